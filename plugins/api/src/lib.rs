@@ -1,0 +1,33 @@
+//! What the author of a plugin sees, and nothing else: the snapshot of the endpoints, the request, the columns that
+//! producers fill, the roles that a plugin can play, and how its parameters are read.
+//!
+//! Nothing here does I/O, spawns a task, or reads a clock or a global source of randomness.
+
+mod candidates;
+mod columns;
+mod endpoint;
+mod ledger;
+mod metrics;
+mod node;
+mod parse;
+mod plugin;
+mod registry;
+mod request;
+mod snapshot;
+mod specs;
+
+pub use candidates::Candidates;
+pub use columns::{Attribute, ColumnKey, Columns, DataKey, RequestKey, Slots};
+pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role};
+pub use ledger::{Charge, Ledger};
+pub use metrics::{MetricFamilies, MetricHub};
+pub use node::{Node, NodeError, Place, Value};
+pub use parse::{Parsed, Parser, ParseError, Piece, ResponseKind, ResponseParser, Usage};
+pub use plugin::{
+    Cycle, Decision, Filter, HandlerError, Held, Load, Next, Picked, Picker, Producer, ProfileHandler, ProfileRun, Runs,
+    Saturation, Scorer, Targets,
+};
+pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
+pub use request::{HeaderEdits, Headers, InferenceRequest};
+pub use snapshot::{Adapters, Observed, Snapshot, SnapshotRow};
+pub use specs::{CustomMetric, DiscoverySpec, EngineMapping, ExtractorSpec, Selector, SourceSpec};

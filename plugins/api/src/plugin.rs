@@ -1,0 +1,183 @@
+//! The roles that a plugin can play in rooms 4 to 6, and what it is handed there.
+//!
+//! All of it is synchronous. A plugin is called once a request with slices, never once an endpoint.
+
+use tokio::time::Instant;
+
+use crate::{Candidates, Columns, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot};
+
+/// Load by row as the scorers see it: the snapshot's, and for stale rows also what is in flight there.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// Requests that wait for a place in the engine's batch.
+    pub waiting: &'a [f64],
+    /// Requests in the engine's batch.
+    pub running: &'a [f64],
+    /// Share of the KV cache in use, 0 to 1.
+    pub kv_usage: &'a [f64],
+}
+
+/// What every plugin sees of one request's way through rooms 4 to 6.
+#[derive(Clone, Copy, Debug)]
+pub struct Cycle<'a> {
+    pub snapshot: &'a Snapshot,
+    pub request: &'a InferenceRequest,
+    pub load: Load<'a>,
+    /// The time of this cycle; plugins read no other clock.
+    pub now: Instant,
+}
+
+/// Takes endpoints out of the question.
+pub trait Filter: Send + Sync {
+    /// Clears the bits of the endpoints that do not qualify. `keep` is never empty on entry.
+    fn filter(&self, cx: &Cycle<'_>, columns: &Columns, keep: &mut Candidates);
+}
+
+/// Says how good each endpoint is.
+pub trait Scorer: Send + Sync {
+    /// Writes a score for each row of `among`; higher is better. `scores` has a value for each row of the snapshot, all
+    /// 0 on entry. What is outside 0 to 1 is clamped, and what is no number counts as 0.
+    fn score(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates, scores: &mut [f64]);
+}
+
+/// Chooses by the totals.
+pub trait Picker: Send + Sync {
+    /// Pushes the chosen rows of `among`, best first, onto `picked`, which is empty. `among` is never empty.
+    fn pick(&self, among: &Candidates, totals: &[f64], rng: &mut fastrand::Rng, picked: &mut Vec<EndpointIdx>);
+}
+
+/// The endpoints that a profile chose, best first; never empty.
+pub type Targets = Vec<EndpointIdx>;
+
+/// How far a profile has come in this request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ProfileRun {
+    #[default]
+    NotRun,
+    /// The handler saw no need to run it.
+    Skipped,
+    /// Its filters left nobody.
+    Exhausted,
+    Chose(Targets),
+}
+
+impl ProfileRun {
+    /// The chosen endpoints, if there are any.
+    pub fn targets(&self) -> Option<&[EndpointIdx]> {
+        match self {
+            Self::Chose(targets) => Some(targets),
+            Self::NotRun | Self::Skipped | Self::Exhausted => None,
+        }
+    }
+}
+
+/// Every profile of the config, in its order, and how far each has come.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    pub names: Vec<String>,
+    pub runs: Vec<ProfileRun>,
+}
+
+impl Runs {
+    /// The place of the profile of this name.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|n| n == name)
+    }
+}
+
+/// What a profile handler wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Run the profile at this place; it starts from all candidates.
+    Run(usize),
+    Done,
+}
+
+/// What the handler makes of the runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The place of the profile whose targets the request goes to.
+    pub primary: usize,
+    pub headers: HeaderEdits,
+}
+
+/// Why no decision came about; becomes a 429 unless a profile's own refusal explains it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HandlerError(pub String);
+
+/// Says which profiles run, in which order, and what their results mean together.
+pub trait ProfileHandler: Send + Sync {
+    /// Called until it says done. May mark profiles as skipped.
+    fn next(&self, cx: &Cycle<'_>, columns: &Columns, runs: &mut Runs) -> Next;
+
+    /// Called once after that.
+    ///
+    /// # Errors
+    /// If the runs give no endpoint to send the request to.
+    fn decide(&self, cx: &Cycle<'_>, columns: &Columns, runs: &Runs) -> Result<Decision, HandlerError>;
+
+    /// Checks at load time that it can work with profiles of these names.
+    ///
+    /// # Errors
+    /// Says what is wrong with them.
+    fn check(&self, profiles: &[&str]) -> Result<(), String>;
+}
+
+/// What was chosen, as producers are told.
+#[derive(Clone, Copy, Debug)]
+pub struct Picked<'a> {
+    pub runs: &'a Runs,
+    /// The place of the primary profile in `runs`.
+    pub primary: usize,
+}
+
+impl<'a> Picked<'a> {
+    /// The endpoint that the request goes to.
+    pub fn target(&self) -> Option<EndpointIdx> {
+        self.runs.runs[self.primary].targets().and_then(|t| t.first()).copied()
+    }
+
+    /// First target of every profile that chose one, with the profile's name.
+    pub fn firsts(&self) -> impl Iterator<Item = (&'a str, EndpointIdx)> + use<'a> {
+        let runs = self.runs;
+        runs.names.iter().zip(&runs.runs).filter_map(|(name, run)| Some((name.as_str(), *run.targets()?.first()?)))
+    }
+}
+
+/// What a producer holds for a request from its pick to its end. Dropped when the stream ends, however that is.
+pub trait Held: Send {
+    /// The first bytes of the response's body have come.
+    fn response_began(&mut self) {}
+}
+
+/// Fills columns that filters and scorers read.
+pub trait Producer: Send + Sync {
+    /// Fills columns for this request. Runs before the judging lock, side by side with other requests.
+    ///
+    /// # Errors
+    /// Says why nothing could be produced; the columns it owns then read as missing and the request goes on.
+    fn produce(&self, _cx: &Cycle<'_>, _columns: &mut Columns) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Fills columns from state that picks change. Runs under the judging lock, so must be quick.
+    fn refresh(&self, _cx: &Cycle<'_>, _columns: &mut Columns) {}
+
+    /// The pick is made; still under the judging lock. What it returns is kept until the stream ends.
+    fn picked(&self, _cx: &Cycle<'_>, _columns: &Columns, _picked: &Picked<'_>) -> Option<Box<dyn Held>> {
+        None
+    }
+
+    /// The pick is made; outside the lock, before the answer goes out. For what takes longer.
+    fn learn(&self, _cx: &Cycle<'_>, _columns: &Columns, _picked: &Picked<'_>) {}
+
+    /// The endpoint is gone for good.
+    fn forget(&self, _id: EndpointId) {}
+}
+
+/// Says how full the pool is.
+pub trait Saturation: Send + Sync {
+    /// 1 or more: full. An empty set is full.
+    fn saturation(&self, snapshot: &Snapshot, among: &Candidates, now: Instant) -> f64;
+}

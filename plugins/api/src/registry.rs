@@ -1,0 +1,236 @@
+//! How a plugin type is declared and how an instance of it is built from its parameters.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Attribute, ColumnKey, DataKey, DiscoverySpec, ExtractorSpec, Filter, MetricHub, Node, NodeError, Parser, Picker, Producer,
+    ProfileHandler, RequestKey, Saturation, Scorer, Slots, SourceSpec,
+};
+
+/// What a plugin is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Filter,
+    Scorer,
+    Picker,
+    ProfileHandler,
+    Producer,
+    Parser,
+    Discovery,
+    Source,
+    Extractor,
+    SaturationDetector,
+    FairnessPolicy,
+    OrderingPolicy,
+    UsageLimitPolicy,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Filter => "filter",
+            Self::Scorer => "scorer",
+            Self::Picker => "picker",
+            Self::ProfileHandler => "profile handler",
+            Self::Producer => "data producer",
+            Self::Parser => "parser",
+            Self::Discovery => "endpoint discovery",
+            Self::Source => "data source",
+            Self::Extractor => "extractor",
+            Self::SaturationDetector => "saturation detector",
+            Self::FairnessPolicy => "fairness policy",
+            Self::OrderingPolicy => "ordering policy",
+            Self::UsageLimitPolicy => "usage limit policy",
+        })
+    }
+}
+
+/// How settled a plugin type is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stability {
+    /// Needs `--allow-experimental-plugins`.
+    Alpha,
+    Beta,
+}
+
+/// Everything about one plugin type; a line of the registry table.
+pub struct PluginType {
+    /// The `type` of the config.
+    pub name: &'static str,
+    pub kinds: &'static [Kind],
+    pub stability: Stability,
+    /// The type that replaces it, if it is deprecated.
+    pub replaced_by: Option<&'static str>,
+    /// The type that metrics name; differs from `name` for a few.
+    pub reported: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    pub build: fn(&mut BuildContext<'_>) -> Result<Instance, BuildError>,
+}
+
+impl fmt::Debug for PluginType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PluginType({})", self.name)
+    }
+}
+
+/// Why an instance cannot be built. Every mistake of its parameters at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError(pub Vec<NodeError>);
+
+impl BuildError {
+    /// A mistake that has no place of its own: it belongs to the parameters as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(vec![NodeError { place: None, path: String::new(), message: message.into() }])
+    }
+
+    /// A mistake in the parameter of this name.
+    pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self(vec![NodeError { place: None, path: path.into(), message: message.into() }])
+    }
+}
+
+/// What an instance gets to be built from.
+pub struct BuildContext<'a> {
+    /// The instance's name in the config.
+    pub name: &'a str,
+    /// Its parameters; `None` if the config gives none.
+    pub parameters: Option<&'a Node>,
+    pub slots: &'a Slots,
+    /// Where the instance's metric families are.
+    pub metrics: &'a MetricHub,
+    /// How long what an engine said counts.
+    pub staleness: Duration,
+    reads: Vec<DataKey>,
+    optional_reads: Vec<DataKey>,
+    writes: Vec<DataKey>,
+}
+
+impl<'a> BuildContext<'a> {
+    /// Makes the context for one instance.
+    pub fn new(
+        name: &'a str,
+        parameters: Option<&'a Node>,
+        slots: &'a Slots,
+        metrics: &'a MetricHub,
+        staleness: Duration,
+    ) -> Self {
+        Self { name, parameters, slots, metrics, staleness, reads: Vec::new(), optional_reads: Vec::new(), writes: Vec::new() }
+    }
+
+    /// Reads the parameters into `C`; absent ones leave the defaults.
+    ///
+    /// # Errors
+    /// If a parameter is unknown or of the wrong type.
+    pub fn config<C: DeserializeOwned + Default>(&self) -> Result<C, BuildError> {
+        match self.parameters {
+            None => Ok(C::default()),
+            Some(node) if node.is_null() => Ok(C::default()),
+            Some(node) => node.decode().map_err(|e| BuildError(vec![e])),
+        }
+    }
+
+    /// Declares that the instance reads the column of `T` of the named producer, or of the default one if `producer` is
+    /// empty. The config is refused if nobody writes it.
+    pub fn reads<T: Attribute>(&mut self, producer: &str) -> ColumnKey<T> {
+        let key = data_key::<T>(producer);
+        let column = self.slots.column(&key.producer);
+        self.reads.push(key);
+        column
+    }
+
+    /// As [`Self::reads`], but does without if nobody writes it.
+    pub fn reads_if_there<T: Attribute>(&mut self, producer: &str) -> ColumnKey<T> {
+        let key = data_key::<T>(producer);
+        let column = self.slots.column(&key.producer);
+        self.optional_reads.push(key);
+        column
+    }
+
+    /// As [`Self::reads`], for a value of the request.
+    pub fn reads_request<T: Attribute>(&mut self, producer: &str) -> RequestKey<T> {
+        let key = data_key::<T>(producer);
+        let value = self.slots.request(&key.producer);
+        self.reads.push(key);
+        value
+    }
+
+    /// As [`Self::reads_if_there`], for a value of the request.
+    pub fn reads_request_if_there<T: Attribute>(&mut self, producer: &str) -> RequestKey<T> {
+        let key = data_key::<T>(producer);
+        let value = self.slots.request(&key.producer);
+        self.optional_reads.push(key);
+        value
+    }
+
+    /// Declares that the instance reads a scraped value, so that the config must have an extractor for it.
+    pub fn reads_metric(&mut self, data: &'static str) {
+        self.reads.push(DataKey { data, producer: "core-metrics-extractor".into(), default_producer: None });
+    }
+
+    /// Declares that the instance fills a column of `T` under its own name.
+    pub fn writes<T: Attribute>(&mut self) -> ColumnKey<T> {
+        self.writes.push(data_key::<T>(self.name));
+        self.slots.column(self.name)
+    }
+
+    /// Declares that the instance fills a value of `T`, one a request, under its own name.
+    pub fn writes_request<T: Attribute>(&mut self) -> RequestKey<T> {
+        self.writes.push(data_key::<T>(self.name));
+        self.slots.request(self.name)
+    }
+
+    /// Declares a scraped value that the instance provides.
+    pub fn writes_metric(&mut self, data: &'static str) {
+        self.writes.push(DataKey { data, producer: "core-metrics-extractor".into(), default_producer: None });
+    }
+
+    /// Hands over what was declared.
+    pub fn into_keys(self) -> (Vec<DataKey>, Vec<DataKey>, Vec<DataKey>) {
+        (self.reads, self.optional_reads, self.writes)
+    }
+}
+
+fn data_key<T: Attribute>(producer: &str) -> DataKey {
+    let producer = if producer.trim().is_empty() { T::DEFAULT_PRODUCER.unwrap_or_default() } else { producer };
+    DataKey { data: T::NAME, producer: producer.to_owned(), default_producer: T::DEFAULT_PRODUCER }
+}
+
+/// One built plugin: the roles that it plays.
+#[derive(Clone, Default)]
+pub struct Instance {
+    pub filter: Option<Arc<dyn Filter>>,
+    pub scorer: Option<Arc<dyn Scorer>>,
+    pub picker: Option<Arc<dyn Picker>>,
+    pub handler: Option<Arc<dyn ProfileHandler>>,
+    pub producer: Option<Arc<dyn Producer>>,
+    pub parser: Option<Arc<dyn Parser>>,
+    pub saturation: Option<Arc<dyn Saturation>>,
+    pub discovery: Option<DiscoverySpec>,
+    pub source: Option<SourceSpec>,
+    pub extractor: Option<ExtractorSpec>,
+    /// What the instance tells of its state as JSON, for the debug page.
+    pub state: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roles = [
+            (self.filter.is_some(), "filter"),
+            (self.scorer.is_some(), "scorer"),
+            (self.picker.is_some(), "picker"),
+            (self.handler.is_some(), "handler"),
+            (self.producer.is_some(), "producer"),
+            (self.parser.is_some(), "parser"),
+            (self.saturation.is_some(), "saturation"),
+            (self.discovery.is_some(), "discovery"),
+            (self.source.is_some(), "source"),
+            (self.extractor.is_some(), "extractor"),
+        ];
+        f.debug_list().entries(roles.iter().filter(|(is, _)| *is).map(|(_, name)| name)).finish()
+    }
+}

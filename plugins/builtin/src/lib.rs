@@ -1,0 +1,1 @@
+//! Every plugin that comes with the endpoint picker.

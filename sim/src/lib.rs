@@ -1,0 +1,1 @@
+//! One engine model, driven by a real clock (an HTTP engine) or a virtual one.

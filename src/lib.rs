@@ -1,0 +1,14 @@
+//! The endpoint picker: the rooms of one request, and what is behind them. `ARCHITECTURE.md` has the map.
+
+pub mod admin;
+pub mod app;
+pub mod board;
+pub mod cli;
+pub mod config;
+pub mod ext_proc;
+pub mod flow;
+pub mod generation;
+pub mod sched;
+pub mod tasks;
+pub mod telemetry;
+pub mod yaml;
