@@ -46,7 +46,10 @@ impl Ledger {
     /// Requests and tokens in flight on the endpoint.
     pub fn of(&self, id: EndpointId) -> (i64, i64) {
         let accounts = self.0.read();
-        accounts.get(id.slot()).filter(|a| a.serial == id.serial()).map_or((0, 0), |a| (a.requests.load(Relaxed), a.tokens.load(Relaxed)))
+        accounts
+            .get(id.slot())
+            .filter(|a| a.serial == id.serial())
+            .map_or((0, 0), |a| (a.requests.load(Relaxed), a.tokens.load(Relaxed)))
     }
 
     /// Calls `each` with the place in `ids`, the requests and the tokens in flight of every endpoint of `ids`.

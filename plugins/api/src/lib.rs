@@ -22,10 +22,10 @@ pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role};
 pub use ledger::{Charge, Ledger};
 pub use metrics::{MetricFamilies, MetricHub};
 pub use node::{Node, NodeError, Place, Value};
-pub use parse::{Parsed, Parser, ParseError, Piece, ResponseKind, ResponseParser, Usage};
+pub use parse::{ParseError, Parsed, Parser, Piece, ResponseKind, ResponseParser, Usage};
 pub use plugin::{
-    Cycle, Decision, Filter, HandlerError, Held, Load, Next, Picked, Picker, Producer, ProfileHandler, ProfileRun, Runs,
-    Saturation, Scorer, Targets,
+    Cycle, Decision, Filter, HandlerError, Held, Load, Next, Picked, Picker, Producer, ProfileHandler, ProfileRun,
+    Runs, Saturation, Scorer, Targets,
 };
 pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
 pub use request::{HeaderEdits, Headers, InferenceRequest};

@@ -94,7 +94,11 @@ impl Node {
     /// # Errors
     /// At the first unknown key or value of the wrong type, with its place and path.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, NodeError> {
-        T::deserialize(Reader { node: self }).map_err(|e| NodeError { place: Some(e.place.unwrap_or(self.place)), path: e.path, message: e.message })
+        T::deserialize(Reader { node: self }).map_err(|e| NodeError {
+            place: Some(e.place.unwrap_or(self.place)),
+            path: e.path,
+            message: e.message,
+        })
     }
 }
 
@@ -354,7 +358,8 @@ mod tests {
 
     #[test]
     fn keys_match_in_any_case_and_null_leaves_the_default() {
-        let got: Config = map(vec![("MAXVALUE", node(2, Value::Float(10.0))), ("ratio", node(3, Value::Null))]).decode().unwrap();
+        let got: Config =
+            map(vec![("MAXVALUE", node(2, Value::Float(10.0))), ("ratio", node(3, Value::Null))]).decode().unwrap();
         assert_eq!(got, Config { max_value: 10, ..Config::default() });
     }
 
@@ -371,7 +376,10 @@ mod tests {
 
     #[test]
     fn a_mistake_is_told_with_its_place_and_path() {
-        assert_eq!(refused(map(vec![("maxValue", node(5, Value::Float(1.5)))])), (5, "maxValue: expected i64, found a number".into()));
+        assert_eq!(
+            refused(map(vec![("maxValue", node(5, Value::Float(1.5)))])),
+            (5, "maxValue: expected i64, found a number".into())
+        );
         let (line, text) = refused(map(vec![("wibble", node(6, Value::Int(1)))]));
         assert_eq!((line, text.as_str()), (6, "unknown key \"wibble\", expected one of maxValue, ratio, names, inner"));
         let names = node(7, Value::List(vec![node(8, Value::String("a".into())), node(9, Value::Int(1))]));

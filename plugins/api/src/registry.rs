@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Attribute, ColumnKey, DataKey, DiscoverySpec, ExtractorSpec, Filter, MetricHub, Node, NodeError, Parser, Picker, Producer,
-    ProfileHandler, RequestKey, Saturation, Scorer, Slots, SourceSpec,
+    Attribute, ColumnKey, DataKey, DiscoverySpec, ExtractorSpec, Filter, MetricHub, Node, NodeError, Parser, Picker,
+    Producer, ProfileHandler, RequestKey, Saturation, Scorer, Slots, SourceSpec,
 };
 
 /// What a plugin is for.
@@ -119,7 +119,16 @@ impl<'a> BuildContext<'a> {
         metrics: &'a MetricHub,
         staleness: Duration,
     ) -> Self {
-        Self { name, parameters, slots, metrics, staleness, reads: Vec::new(), optional_reads: Vec::new(), writes: Vec::new() }
+        Self {
+            name,
+            parameters,
+            slots,
+            metrics,
+            staleness,
+            reads: Vec::new(),
+            optional_reads: Vec::new(),
+            writes: Vec::new(),
+        }
     }
 
     /// Reads the parameters into `C`; absent ones leave the defaults.

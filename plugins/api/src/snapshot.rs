@@ -65,7 +65,12 @@ pub struct Snapshot {
 impl Snapshot {
     /// Puts a snapshot together as of `now`. `membership` changes whenever an endpoint comes, goes, or changes its
     /// entry. What was observed longer than `staleness` ago is stale.
-    pub fn new(membership: u64, rows: impl IntoIterator<Item = SnapshotRow>, now: Instant, staleness: Duration) -> Self {
+    pub fn new(
+        membership: u64,
+        rows: impl IntoIterator<Item = SnapshotRow>,
+        now: Instant,
+        staleness: Duration,
+    ) -> Self {
         let mut s = Self { membership, ..Self::default() };
         for row in rows {
             let fresh = row.observed.at.is_some_and(|at| now.saturating_duration_since(at) <= staleness);
@@ -168,7 +173,11 @@ mod tests {
         let name = EndpointName { namespace: "default".into(), name: format!("e{slot}") };
         let meta = Arc::new(EndpointMeta::new(name, "127.0.0.1".into(), 1, Default::default(), 0));
         let at = age.map(|ms| now - Duration::from_millis(ms));
-        SnapshotRow { id: EndpointId::new(slot, slot + 1), meta, observed: Observed { waiting, at, ..Observed::default() } }
+        SnapshotRow {
+            id: EndpointId::new(slot, slot + 1),
+            meta,
+            observed: Observed { waiting, at, ..Observed::default() },
+        }
     }
 
     #[tokio::test(start_paused = true)]
