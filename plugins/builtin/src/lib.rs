@@ -1,1 +1,3 @@
 //! Every plugin that comes with the endpoint picker.
+
+pub mod parsers;
