@@ -1,1 +1,31 @@
-//! generation
+//! One immutable set of profiles and plugin instances, and the holder that swaps it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::config::plan::Plan;
+use crate::ext_proc::parser_table::ParserTable;
+use crate::sched::metrics::SchedMetrics;
+use crate::sched::pipeline::Pipeline;
+
+/// What requests are served with. Never changes; a reload puts another one in its place.
+pub struct Generation {
+    /// Counts from 1.
+    pub number: u64,
+    pub plan: Plan,
+    pub pipeline: Pipeline,
+    pub parsers: ParserTable,
+}
+
+impl Generation {
+    /// Builds the generation of a checked plan.
+    pub fn new(number: u64, plan: Plan, metrics: &Arc<SchedMetrics>) -> Self {
+        let pipeline = Pipeline::new(&plan, metrics.clone());
+        let parsers = ParserTable::new(&plan, metrics);
+        Self { number, plan, pipeline, parsers }
+    }
+}
+
+/// The generation that new requests get. A request keeps the one that it began with.
+pub type Generations = Arc<ArcSwap<Generation>>;

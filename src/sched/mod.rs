@@ -1,1 +1,9 @@
-//! sched
+//! Rooms 5 and 6: producers fill columns, filters clear bits, scorers fill slices, a picker chooses. Synchronous and
+//! pure: time and randomness come in, and nothing here does I/O.
+
+pub mod cycle;
+pub mod metrics;
+pub mod pipeline;
+pub mod profile;
+pub mod scratch;
+pub mod subset;

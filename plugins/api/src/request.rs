@@ -5,23 +5,21 @@ use tokio::time::Instant;
 
 use crate::Parsed;
 
-/// Request headers: keys in lower case, the last value of a repeated key.
+/// Request headers: keys in lower case; of a repeated key the last value counts.
 #[derive(Clone, Debug, Default)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Sets a header; a key that is there already gets the new value.
-    pub fn set(&mut self, key: &str, value: String) {
-        let key = key.to_ascii_lowercase();
-        match self.0.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, v)) => *v = value,
-            None => self.0.push((key, value)),
-        }
+    /// Adds a header; it takes the place of an earlier one of the same key.
+    pub fn set(&mut self, key: impl Into<String>, value: String) {
+        let mut key = key.into();
+        key.make_ascii_lowercase();
+        self.0.push((key, value));
     }
 
     /// The value of a header, by its lower-case key.
     pub fn find(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+        self.0.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// The value under the new name if that is present, even empty; else under the deprecated one.
@@ -29,7 +27,7 @@ impl Headers {
         self.find(new).or_else(|| self.find(deprecated))
     }
 
-    /// Every header in the order of arrival.
+    /// Every header in the order of arrival, repeated ones too.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }

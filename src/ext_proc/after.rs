@@ -1,0 +1,139 @@
+//! Room 8: the response is seen as it goes by: usage and times are read off it, and the client's model name is put back.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use epp_plugin_api::{ModelRestorer, ResponseKind, ResponseParser, Usage};
+use tokio::time::Instant;
+
+use crate::ext_proc::exchange::Exchange;
+use crate::ext_proc::metrics::Finished;
+use crate::ext_proc::wire::HttpHeaders;
+
+/// A response on its way to the client.
+pub struct Response {
+    began: Instant,
+    streaming: bool,
+    failed: bool,
+    parser: Option<Box<dyn ResponseParser>>,
+    restorer: Option<ModelRestorer>,
+    bytes: u64,
+    first_chunk: Option<Instant>,
+    last_chunk: Option<Instant>,
+    usage: Usage,
+    complete: bool,
+}
+
+impl Response {
+    /// Reads the response's headers. `bodies_are_seen`: Envoy will show the response's body.
+    pub fn new(message: &HttpHeaders, exchange: Option<&Exchange>, bodies_are_seen: bool, now: Instant) -> Self {
+        let mut failed = false;
+        let mut events = false;
+        let mut encoded = false;
+        for header in message.headers.iter().flat_map(|map| &map.headers) {
+            let value = String::from_utf8_lossy(header.bytes());
+            if header.key == ":status" || header.key == "status" {
+                // A status that is no number is unknown, which is no failure.
+                failed |= value.trim().parse().is_ok_and(|code: u16| !(200..300).contains(&code));
+            } else if header.key.eq_ignore_ascii_case("content-type") {
+                events |= value.to_ascii_lowercase().contains("text/event-stream");
+            } else if header.key.eq_ignore_ascii_case("content-encoding") {
+                encoded |= !matches!(value.trim(), "" | "identity");
+            }
+        }
+        let kind = if events { ResponseKind::Events } else { ResponseKind::Whole };
+        let readable = bodies_are_seen && !encoded;
+        let reader = exchange.and_then(|e| e.reader.as_ref()).filter(|_| readable);
+        let renamed = exchange.and_then(|e| e.renamed.as_ref()).filter(|_| readable);
+        Self {
+            began: now,
+            streaming: events || exchange.is_some_and(|e| e.stream),
+            failed,
+            parser: reader.map(|r| r.parser.parser.response(&r.path, kind)),
+            restorer: renamed.map(|r| ModelRestorer::new(&r.target, &r.client)),
+            bytes: 0,
+            first_chunk: None,
+            last_chunk: None,
+            usage: Usage::default(),
+            complete: false,
+        }
+    }
+
+    /// Whether the body may be changed on its way.
+    pub fn rewrites(&self) -> bool {
+        self.restorer.is_some()
+    }
+
+    /// Whether the end has been seen.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Takes the next chunk; returns what goes on to the client.
+    pub fn chunk(&mut self, chunk: Bytes, end: bool, exchange: &mut Exchange, now: Instant) -> Bytes {
+        self.bytes += chunk.len() as u64;
+        if !chunk.is_empty() {
+            if self.first_chunk.is_none() {
+                self.first_chunk = Some(now);
+                if let Some(load) = &mut exchange.load {
+                    load.response_began();
+                }
+            } else if let Some(last) = self.last_chunk.filter(|_| self.streaming) {
+                exchange.series.inter_token(now - last);
+            }
+            self.last_chunk = Some(now);
+        }
+        self.read(&chunk, end, exchange);
+        let Some(restorer) = &mut self.restorer else { return chunk };
+        let mut out = match restorer.feed(&chunk) {
+            Cow::Borrowed(_) => chunk.clone(),
+            Cow::Owned(changed) => Bytes::from(changed),
+        };
+        if end {
+            let rest = restorer.finish();
+            if !rest.is_empty() {
+                out = [&out[..], &rest[..]].concat().into();
+            }
+        }
+        out
+    }
+
+    fn read(&mut self, chunk: &[u8], end: bool, exchange: &Exchange) {
+        let (Some(parser), Some(reader)) = (&mut self.parser, &exchange.reader) else { return };
+        let began = Instant::now();
+        let mut reports = [parser.feed(chunk), None];
+        if end {
+            reports[1] = parser.finish();
+        }
+        reader.parser.response.observe(began.elapsed());
+        for usage in reports.into_iter().flatten() {
+            exchange.series.usage(&usage);
+            self.usage = usage;
+        }
+    }
+
+    /// The response is complete: tells the metrics and gives back what the request held.
+    pub fn finish(&mut self, exchange: &mut Exchange, now: Instant) {
+        if std::mem::replace(&mut self.complete, true) {
+            return;
+        }
+        exchange.series.finished(&Finished {
+            duration: now - exchange.received,
+            response_bytes: self.bytes,
+            first_chunk: self.first_chunk.map(|at| at - exchange.received),
+            streaming: self.streaming,
+            output_tokens: self.usage.completion,
+        });
+        exchange.load = None;
+    }
+
+    /// How long the response has been under way.
+    pub fn age(&self, now: Instant) -> std::time::Duration {
+        now - self.began
+    }
+
+    /// Whether the engine answered with an error.
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+}

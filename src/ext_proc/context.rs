@@ -1,0 +1,32 @@
+//! What every stream shares.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::ArcSwap;
+use epp_plugin_api::{Ledger, Snapshot};
+
+use crate::ext_proc::metrics::RequestMetrics;
+use crate::generation::Generations;
+
+/// The parts of the picker that a stream uses.
+pub struct Context {
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    pub ledger: Arc<Ledger>,
+    pub generations: Generations,
+    pub metrics: Arc<RequestMetrics>,
+    pub options: Options,
+    /// Whether the warning about picks from headers alone has been given.
+    pub warned_of_headers_only: AtomicBool,
+}
+
+/// What the command line says about streams.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether the subset hint of Envoy is followed.
+    pub subset_hint: bool,
+    /// Whether the scores of all candidates are told in the dynamic metadata.
+    pub emit_scores: bool,
+    /// Largest request body, in bytes.
+    pub max_request_body: usize,
+}

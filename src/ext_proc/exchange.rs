@@ -1,0 +1,50 @@
+//! What a stream keeps of its request from the pick to the end; dropping it gives everything back.
+
+use std::sync::Arc;
+
+use epp_plugin_api::{Charge, Held};
+use tokio::time::Instant;
+
+use crate::ext_proc::metrics::{RequestSeries, RunningGuard};
+use crate::ext_proc::parser_table::ParserEntry;
+
+/// A request that was sent on.
+pub struct Exchange {
+    pub received: Instant,
+    pub series: Arc<RequestSeries>,
+    /// `None` for a request without a body, which no parser has seen.
+    pub reader: Option<Reader>,
+    /// The client asked for a stream.
+    pub stream: bool,
+    /// The client's name of the model and the engine's, where they differ.
+    pub renamed: Option<Renamed>,
+    /// What is given back when the request ends.
+    pub load: Option<InFlight>,
+    pub _running: Option<RunningGuard>,
+}
+
+/// Who reads the response, and the path that was asked for.
+pub struct Reader {
+    pub parser: Arc<ParserEntry>,
+    pub path: String,
+}
+
+/// A model that goes by another name on the way to the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    pub client: String,
+    pub target: String,
+}
+
+/// A request's share of its endpoint's load.
+pub struct InFlight {
+    pub held: Vec<Box<dyn Held>>,
+    pub _charge: Charge,
+}
+
+impl InFlight {
+    /// Tells every producer that the response's body has begun.
+    pub fn response_began(&mut self) {
+        self.held.iter_mut().for_each(|h| h.response_began());
+    }
+}

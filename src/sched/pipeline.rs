@@ -1,0 +1,110 @@
+//! The pipeline of one generation: built once from a checked plan, with every handle resolved.
+
+use std::sync::Arc;
+
+use epp_plugin_api::{EndpointId, Producer, ProfileHandler, Saturation};
+use parking_lot::Mutex;
+
+use crate::config::plan::{Plan, Planned};
+use crate::sched::metrics::{SchedMetrics, Timer};
+use crate::sched::profile::{Profile, Weighted};
+use crate::sched::scratch::ScratchPool;
+
+/// Producers, profiles and their handler, ready to run.
+pub struct Pipeline {
+    pub(super) producers: Vec<NamedProducer>,
+    pub(super) profiles: Vec<Profile>,
+    pub(super) handler: Arc<dyn ProfileHandler>,
+    pub(super) handler_next: Timer,
+    pub(super) handler_decide: Timer,
+    pub(super) saturation: Arc<dyn Saturation>,
+    pub(super) metrics: Arc<SchedMetrics>,
+    pub(super) scratches: ScratchPool,
+    /// Held from the first look at what is in flight until the pick is counted there, so that no two requests leave
+    /// for one free place.
+    pub(super) judging: Mutex<()>,
+}
+
+/// A producer and its timers.
+pub struct NamedProducer {
+    pub name: String,
+    pub producer: Arc<dyn Producer>,
+    pub produce: Timer,
+    pub picked: Timer,
+}
+
+impl Pipeline {
+    /// Builds the pipeline. The plan is checked, so every reference has the role that it is used in.
+    ///
+    /// # Panics
+    /// If the plan refers to a plugin that does not play the role.
+    pub fn new(plan: &Plan, metrics: Arc<SchedMetrics>) -> Self {
+        let timer = |point: &str, p: &Planned| metrics.timer(point, p.kind.reported, &p.name);
+        let plugin = |at: usize| &plan.plugins[at];
+        let profiles = plan
+            .profiles
+            .iter()
+            .map(|profile| Profile {
+                name: profile.name.clone(),
+                filters: profile
+                    .filters
+                    .iter()
+                    .map(|&at| {
+                        let p = plugin(at);
+                        (role(p.instance.filter.as_ref(), p, "filter"), timer("Filter", p))
+                    })
+                    .collect(),
+                scorers: profile
+                    .scorers
+                    .iter()
+                    .map(|&(at, weight)| {
+                        let p = plugin(at);
+                        let scorer = role(p.instance.scorer.as_ref(), p, "scorer");
+                        Weighted { scorer, weight, timer: timer("Scorer", p) }
+                    })
+                    .collect(),
+                picker: {
+                    let p = plugin(profile.picker);
+                    (role(p.instance.picker.as_ref(), p, "picker"), timer("Picker", p))
+                },
+            })
+            .collect();
+        let producers = plan
+            .producers
+            .iter()
+            .map(|&at| {
+                let p = plugin(at);
+                NamedProducer {
+                    name: p.name.clone(),
+                    producer: role(p.instance.producer.as_ref(), p, "producer"),
+                    produce: timer("DataProducer", p),
+                    picked: timer("PreRequest", p),
+                }
+            })
+            .collect();
+        let handler = plugin(plan.handler);
+        let saturation = plugin(plan.saturation);
+        Self {
+            producers,
+            profiles,
+            handler: role(handler.instance.handler.as_ref(), handler, "profile handler"),
+            handler_next: timer("ProfilePicker", handler),
+            handler_decide: timer("ProcessProfilesResults", handler),
+            saturation: role(saturation.instance.saturation.as_ref(), saturation, "saturation detector"),
+            metrics,
+            scratches: ScratchPool::default(),
+            judging: Mutex::new(()),
+        }
+    }
+
+    /// Tells every producer that the endpoint is gone for good.
+    pub fn forget(&self, id: EndpointId) {
+        for p in &self.producers {
+            p.producer.forget(id);
+        }
+    }
+}
+
+fn role<T: ?Sized>(role: Option<&Arc<T>>, plugin: &Planned, what: &str) -> Arc<T> {
+    role.unwrap_or_else(|| panic!("{} is checked to be a {what}", plugin.name)).clone()
+}

@@ -1,0 +1,92 @@
+//! One scheduling profile: its filters, its scorers with their weights, its picker.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use epp_plugin_api::{Cycle, EndpointIdx, Filter, Picker, ProfileRun, Scorer};
+
+use crate::sched::metrics::Timer;
+use crate::sched::scratch::Work;
+
+/// A profile ready to run.
+pub struct Profile {
+    pub name: String,
+    pub filters: Vec<(Arc<dyn Filter>, Timer)>,
+    pub scorers: Vec<Weighted>,
+    pub picker: (Arc<dyn Picker>, Timer),
+}
+
+/// A scorer and what its score is multiplied by.
+pub struct Weighted {
+    pub scorer: Arc<dyn Scorer>,
+    pub weight: f64,
+    pub timer: Timer,
+}
+
+impl Profile {
+    /// Runs the profile on all candidates. Leaves who got past the filters in `work.left`, and their totals in
+    /// `work.totals`.
+    pub fn run(&self, cx: &Cycle<'_>, work: &mut Work) -> ProfileRun {
+        let mut picked = work.spare_targets();
+        let Work { columns, candidates, left, totals, scores, rng, .. } = work;
+        left.copy_from(candidates);
+        for (filter, timer) in &self.filters {
+            if left.is_empty() {
+                break;
+            }
+            timed(timer, || filter.filter(cx, columns, left));
+        }
+        let rows = cx.snapshot.rows();
+        totals.clear();
+        totals.resize(rows, 0.0);
+        if !left.is_empty() {
+            for Weighted { scorer, weight, timer } in &self.scorers {
+                scores.clear();
+                scores.resize(rows, 0.0);
+                timed(timer, || scorer.score(cx, columns, left, scores));
+                add(totals, scores, *weight);
+            }
+            let (picker, timer) = &self.picker;
+            timed(timer, || picker.pick(left, totals, rng, &mut picked));
+        }
+        if picked.is_empty() {
+            work.give_back(picked);
+            return ProfileRun::Exhausted;
+        }
+        ProfileRun::Chose(picked)
+    }
+}
+
+/// Writes who got past the filters and their totals into `scored`.
+pub fn remember_scores(work: &mut Work, profile: usize) {
+    let Work { left, totals, scored, .. } = work;
+    scored[profile].extend(left.iter().map(|idx: EndpointIdx| (idx, totals[idx.row()])));
+}
+
+fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
+    for (total, &score) in totals.iter_mut().zip(scores) {
+        // `max` gives 0 for a score that is no number.
+        *total += score.max(0.0).min(1.0) * weight;
+    }
+}
+
+fn timed<T>(timer: &Timer, f: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let result = f();
+    timer.observe(began.elapsed());
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_is_clamped_before_it_is_weighted() {
+        let mut totals = [0.0; 5];
+        add(&mut totals, &[-0.5, 1.5, 0.25, f64::NAN, f64::INFINITY], 2.0);
+        assert_eq!(totals, [0.0, 2.0, 0.5, 0.0, 2.0]);
+        add(&mut totals, &[1.0; 5], -1.0);
+        assert_eq!(totals, [-1.0, 1.0, -0.5, -1.0, 1.0]);
+    }
+}

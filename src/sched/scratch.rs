@@ -1,0 +1,82 @@
+//! The memory of one cycle, kept from request to request so that a cycle allocates nothing once warm.
+
+use epp_plugin_api::{Candidates, Columns, EndpointIdx, ProfileRun, Runs, Targets};
+use parking_lot::Mutex;
+
+/// Buffers for one request in rooms 4 to 6.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub loads: LoadBuffers,
+    pub work: Work,
+}
+
+/// Loads by row where they differ from the snapshot's.
+#[derive(Debug, Default)]
+pub struct LoadBuffers {
+    pub waiting: Vec<f64>,
+    pub running: Vec<f64>,
+}
+
+/// What the profiles work on.
+#[derive(Debug, Default)]
+pub struct Work {
+    pub columns: Columns,
+    /// Everybody who may serve the request.
+    pub candidates: Candidates,
+    /// Who is left in the profile that runs.
+    pub left: Candidates,
+    /// Totals by row of the profile that ran last.
+    pub totals: Vec<f64>,
+    pub scores: Vec<f64>,
+    pub runs: Runs,
+    /// Who was left, with their totals, in each profile that ran; by the place of the profile.
+    pub scored: Vec<Vec<(EndpointIdx, f64)>>,
+    pub rng: fastrand::Rng,
+    spare: Vec<Targets>,
+}
+
+impl Work {
+    /// Forgets the last request and makes ready for one on a snapshot of `rows` rows.
+    pub fn reset<'a>(&mut self, rows: usize, profiles: impl ExactSizeIterator<Item = &'a str> + Clone) {
+        self.columns.reset(rows);
+        self.candidates.fill(rows);
+        for run in &mut self.runs.runs {
+            if let ProfileRun::Chose(targets) = std::mem::take(run) {
+                self.spare.push(targets);
+            }
+        }
+        let n = profiles.len();
+        if !self.runs.names.iter().map(String::as_str).eq(profiles.clone()) {
+            self.runs.names = profiles.map(str::to_owned).collect();
+        }
+        self.runs.runs.resize(n, ProfileRun::NotRun);
+        self.scored.resize_with(n, Vec::new);
+        self.scored.iter_mut().for_each(Vec::clear);
+    }
+
+    /// An empty list of targets, with the memory of an earlier one if there is any.
+    pub fn spare_targets(&mut self) -> Targets {
+        let mut targets = self.spare.pop().unwrap_or_default();
+        targets.clear();
+        targets
+    }
+
+    /// Takes a list back.
+    pub fn give_back(&mut self, targets: Targets) {
+        self.spare.push(targets);
+    }
+}
+
+/// Hands out scratches; at most as many exist as requests were ever in rooms 4 to 6 at once.
+#[derive(Debug, Default)]
+pub struct ScratchPool(Mutex<Vec<Box<Scratch>>>);
+
+impl ScratchPool {
+    /// Runs `f` with a scratch.
+    pub fn with<T>(&self, f: impl FnOnce(&mut Scratch) -> T) -> T {
+        let mut scratch = self.0.lock().pop().unwrap_or_default();
+        let result = f(&mut scratch);
+        self.0.lock().push(scratch);
+        result
+    }
+}
