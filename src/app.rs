@@ -1,1 +1,297 @@
-//! app
+//! The composition root: builds every part, hands it its inputs, and ends them in order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use arc_swap::ArcSwap;
+use epp_plugin_api::{MetricHub, PluginType, Slots};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::admin;
+use crate::board::scrape::{Scraper, ScrapeSettings, SourceSettings};
+use crate::board::{self, Board};
+use crate::config::plan::Plan;
+use crate::config::{self, Environment};
+use crate::ext_proc::context::{Context, Options};
+use crate::ext_proc::health::Health;
+use crate::ext_proc::metrics::RequestMetrics;
+use crate::ext_proc::server::{listen, serve as serve_streams, serve_health};
+use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
+use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
+use crate::files;
+use crate::generation::{Generation, Generations};
+use crate::sched::metrics::SchedMetrics;
+use crate::tasks::Tasks;
+use crate::telemetry;
+
+/// What stays open is cut so long after the last stream could have begun.
+const GRACE: Duration = Duration::from_millis(250);
+/// Engines are asked no more often than this.
+const LEAST_SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
+const PUBLISH_EVERY: Duration = Duration::from_millis(50);
+
+/// What the picker is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub grpc_port: u16,
+    pub health_port: u16,
+    pub metrics_port: u16,
+    pub pool_name: String,
+    pub config_file: Option<PathBuf>,
+    /// Counts if there is no file.
+    pub config_text: String,
+    pub allow_experimental: bool,
+    pub scrape_interval: Duration,
+    pub gauges_interval: Duration,
+    pub staleness: Duration,
+    /// `None`: in the clear.
+    pub tls: Option<TlsSettings>,
+    pub reload_certificate: bool,
+    pub limits: MessageLimits,
+    /// Whether health checks are answered on the ext_proc port, too.
+    pub health_on_grpc: bool,
+    pub stream_metrics: bool,
+    pub pprof: bool,
+    pub drain: Duration,
+    pub options: Options,
+}
+
+/// Every plugin type there is.
+pub fn registry() -> &'static [&'static PluginType] {
+    epp_plugins::registry::REGISTRY
+}
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// If the picker cannot start, or a listener fails.
+pub async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let tasks = Tasks::default();
+    let hub = Arc::new(MetricHub::default());
+    let plan = load_plan(&settings, &hub)?;
+    let discovery = plan.required_discovery()?;
+
+    let sched_metrics = hub.families::<SchedMetrics>();
+    let generation = Generation::new(1, plan, &sched_metrics);
+    let generations: Generations = Arc::new(ArcSwap::from_pointee(generation));
+    let request_metrics = RequestMetrics::of(&hub, settings.stream_metrics);
+    telemetry::process::register(&hub);
+
+    let (ready, is_ready) = watch::channel(false);
+    let board_cell = Arc::new(arc_swap::ArcSwapOption::<Board>::empty());
+    let pages = admin::Sources {
+        page: hub.clone(),
+        ready: is_ready,
+        endpoints: admin_endpoints(board_cell.clone()),
+        generations: generations.clone(),
+        pprof: settings.pprof,
+    };
+    let admin_listener = listen(settings.metrics_port)?;
+    log_port("metrics", &admin_listener);
+    let admin_tasks = tasks.clone();
+    tasks.spawn("admin", async move { admin::serve(admin_listener, admin::router(pages), admin_tasks.stopping()).await });
+
+    let scraper = Scraper::new(scrape_settings(&settings, &generations.load().plan), &hub)?;
+    let board = Board::open(
+        board_settings(&settings, &generations.load().plan, discovery),
+        scraper,
+        tasks.clone(),
+        &hub,
+    )
+    .await?;
+    let forgetting = generations.clone();
+    board.on_gone(Box::new(move |id| forgetting.load().pipeline.forget(id)));
+    board_cell.store(Some(board.clone()));
+
+    let cx = Arc::new(Context {
+        snapshots: board.snapshots(),
+        ledger: board.ledger().clone(),
+        generations,
+        metrics: request_metrics,
+        options: settings.options.clone(),
+        warned_of_headers_only: AtomicBool::new(false),
+    });
+    let tls = match &settings.tls {
+        None => None,
+        Some(tls) => {
+            let (config, certificate) = server_config(tls).context("--cert-path")?;
+            if settings.reload_certificate {
+                follow_certificate(tls, certificate, &tasks).await;
+            }
+            Some(config)
+        }
+    };
+
+    let health = Health::serving().await;
+    let (grpc, health_listener) = (listen(settings.grpc_port)?, listen(settings.health_port)?);
+    log_port("ext_proc", &grpc);
+    log_port("health", &health_listener);
+    let (stop, stopped) = watch::channel(false);
+    let until = |mut stopped: watch::Receiver<bool>| async move {
+        // The sender outlives the servers, so waiting ends with the wish to stop.
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    let on_grpc = settings.health_on_grpc.then(|| health.clone());
+    let service = ExternalProcessor::new(cx, settings.limits);
+    let streams = serve_streams(grpc, tls, service, on_grpc, &tasks, until(stopped.clone()));
+    let checks = serve_health(health_listener, health.clone(), &tasks, until(stopped));
+    let servers = async { tokio::try_join!(streams, checks).map(drop) };
+    tokio::pin!(servers);
+    ready.send_replace(true);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "serving");
+
+    tokio::select! {
+        result = &mut servers => return result.context("a listener failed"),
+        () = signals.first() => {}
+    }
+    tracing::info!(drain_seconds = settings.drain.as_secs_f64(), "draining");
+    ready.send_replace(false);
+    health.set_ready(false).await;
+    tokio::select! {
+        result = &mut servers => return result.context("a listener failed"),
+        () = tokio::time::sleep(settings.drain) => {}
+    }
+    stop.send_replace(true);
+    // What is still open after the grace is cut when it is dropped.
+    let _ = tokio::time::timeout(GRACE, servers).await;
+    tasks.stop();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn load_plan(settings: &Settings, hub: &MetricHub) -> anyhow::Result<Plan> {
+    let text = match &settings.config_file {
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("failed to load config from a file '{}'", path.display()))?,
+        None => settings.config_text.clone(),
+    };
+    let slots = Slots::default();
+    let env = Environment {
+        registry: registry(),
+        slots: &slots,
+        metrics: hub,
+        staleness: settings.staleness,
+        allow_experimental: settings.allow_experimental,
+        previous: None,
+    };
+    match config::load(&text, &env) {
+        Ok(plan) => {
+            for notice in &plan.notices {
+                let place = notice.place.map(|p| p.to_string());
+                if notice.warning {
+                    tracing::warn!(place, "{}", notice.message);
+                } else {
+                    tracing::info!(place, "{}", notice.message);
+                }
+            }
+            Ok(plan)
+        }
+        Err(mistakes) => {
+            for mistake in &mistakes {
+                tracing::error!("config: {mistake}");
+            }
+            bail!("the config has {} mistakes", mistakes.len())
+        }
+    }
+}
+
+fn scrape_settings(settings: &Settings, plan: &Plan) -> ScrapeSettings {
+    if settings.scrape_interval < LEAST_SCRAPE_INTERVAL {
+        tracing::warn!("refresh-metrics-interval is raised to {LEAST_SCRAPE_INTERVAL:?}");
+    }
+    let sources = plan.sources.iter().filter_map(|s| {
+        let source = &plan.plugins[s.source];
+        let extractors = s.extractors.iter().filter_map(|&at| {
+            let p = &plan.plugins[at];
+            Some((p.kind.reported.to_owned(), p.instance.extractor.clone()?))
+        });
+        Some(SourceSettings {
+            source_type: source.kind.reported.to_owned(),
+            spec: source.instance.source.clone()?,
+            extractors: extractors.collect(),
+        })
+    });
+    ScrapeSettings { sources: sources.collect(), interval: settings.scrape_interval.max(LEAST_SCRAPE_INTERVAL) }
+}
+
+fn board_settings(settings: &Settings, plan: &Plan, discovery: usize) -> board::Settings {
+    let spec = plan.plugins[discovery].instance.discovery.clone();
+    board::Settings {
+        discovery: spec.expect("the plan is checked: its discovery is one"),
+        staleness: settings.staleness,
+        publish_every: PUBLISH_EVERY,
+        gauges_every: settings.gauges_interval,
+        pool_name: settings.pool_name.clone(),
+    }
+}
+
+fn admin_endpoints(board: Arc<arc_swap::ArcSwapOption<Board>>) -> admin::Endpoints {
+    Arc::new(move || match board.load().as_ref() {
+        Some(board) => serde_json::to_value(board.report()).unwrap_or_default(),
+        None => serde_json::Value::Null,
+    })
+}
+
+/// Takes up a changed certificate once both of its files are quiet; a bad pair changes nothing.
+async fn follow_certificate(tls: &TlsSettings, certificate: Arc<Certificate>, tasks: &Tasks) {
+    let Some(directory) = &tls.cert_path else { return };
+    for name in ["tls.crt", "tls.key"] {
+        let path = directory.join(name);
+        let known = files::read(&path).await.unwrap_or_default();
+        let mut contents = files::follow(&path, known, tasks);
+        let certificate = certificate.clone();
+        tasks.spawn("certificate", async move {
+            while contents.changed().await.is_ok() {
+                match certificate.reload() {
+                    Ok(()) => tracing::info!(path = %path.display(), "certificate reloaded"),
+                    Err(why) => tracing::error!(%why, "the changed certificate cannot be used, the old one stays"),
+                }
+            }
+        });
+    }
+}
+
+fn log_port(what: &str, listener: &TcpListener) {
+    if let Ok(address) = listener.local_addr() {
+        let address: SocketAddr = address;
+        tracing::info!(port = address.port(), "listening for {what}");
+    }
+}
+
+/// SIGTERM and SIGINT. The first one asks to end; a second one ends the process at once with exit code 1.
+struct Signals {
+    first: watch::Receiver<bool>,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (came, first) = watch::channel(false);
+        // Not in the set of tasks: it must outlive every one of them.
+        tokio::spawn(async move {
+            for seen in 0.. {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+                if seen > 0 {
+                    std::process::exit(1);
+                }
+                came.send_replace(true);
+            }
+        });
+        Ok(Self { first })
+    }
+
+    async fn first(&mut self) {
+        // The sender is in a task that never ends.
+        let _ = self.first.wait_for(|came| *came).await;
+    }
+}

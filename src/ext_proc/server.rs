@@ -1,0 +1,212 @@
+//! The listeners of the ext_proc port and of the health port.
+
+use std::future::Future;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::stream::Stream;
+use rustls::ServerConfig;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::Server;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::ext_proc::health::Health;
+use crate::ext_proc::service::ExternalProcessor;
+use crate::tasks::Tasks;
+
+/// Streams of one connection that may be open at once: a direct client may well hold thousands.
+const MAX_STREAMS: u32 = 1 << 20;
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Streams that a client may cancel before they are looked at; a burst of picks that are dropped at once is no attack.
+const PENDING_RESETS: usize = 1 << 16;
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Connections that may wait to be taken over.
+const BACKLOG: i32 = 1024;
+
+/// Opens a port on every address, of both families where the machine has both.
+///
+/// # Errors
+/// If the port cannot be had; names it.
+pub fn listen(port: u16) -> anyhow::Result<TcpListener> {
+    let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let ipv4 = SocketAddr::from(([0, 0, 0, 0], port));
+    let listener = match bind(both) {
+        Err(e) if e.kind() != std::io::ErrorKind::AddrInUse => bind(ipv4),
+        result => result,
+    };
+    listener.map_err(|e| anyhow::anyhow!("cannot listen on port {port}: {e}"))
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Serves streams until `stop` resolves; then lets open ones finish for as long as the caller keeps polling.
+///
+/// # Errors
+/// If the transport fails.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    service: ExternalProcessor,
+    health: Option<Health>,
+    tasks: &Tasks,
+    stop: impl Future<Output = ()>,
+) -> Result<(), tonic::transport::Error> {
+    let router = Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+        .add_service(service)
+        .add_optional_service(health.map(|h| h.service()));
+    router.serve_with_incoming_shutdown(accept(listener, tls, tasks), stop).await
+}
+
+/// Serves health checks in the clear until `stop` resolves.
+///
+/// # Errors
+/// If the transport fails.
+pub async fn serve_health(
+    listener: TcpListener,
+    health: Health,
+    tasks: &Tasks,
+    stop: impl Future<Output = ()>,
+) -> Result<(), tonic::transport::Error> {
+    Server::builder()
+        .add_service(health.service())
+        .serve_with_incoming_shutdown(accept(listener, None, tasks), stop)
+        .await
+}
+
+/// Connections as they are ready to be served. Handshakes run side by side, so a slow one holds up nobody.
+fn accept(listener: TcpListener, tls: Option<Arc<ServerConfig>>, tasks: &Tasks) -> Incoming {
+    // A full channel holds back further accepts, and the kernel's backlog takes over.
+    let (tx, rx) = mpsc::channel(64);
+    let acceptor = tls.map(TlsAcceptor::from);
+    let spawn = tasks.clone();
+    tasks.spawn("accept", async move {
+        while !tx.is_closed() {
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of file descriptors or the like: it passes or it does not, but spinning helps nobody.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            // Without it small answers wait for acknowledgements; a socket that refuses is served all the same.
+            let _ = stream.set_nodelay(true);
+            match &acceptor {
+                None => {
+                    if tx.send(Connection::Plain(stream)).await.is_err() {
+                        return;
+                    }
+                }
+                Some(acceptor) => {
+                    let (handshake, tx) = (acceptor.accept(stream), tx.clone());
+                    spawn.spawn("handshake", async move {
+                        match tokio::time::timeout(HANDSHAKE, handshake).await {
+                            // The server may have stopped meanwhile; then nobody wants the connection.
+                            Ok(Ok(stream)) => drop(tx.send(Connection::Tls(Box::new(stream))).await),
+                            Ok(Err(why)) => tracing::debug!(%why, "TLS handshake failed"),
+                            Err(_) => tracing::debug!("TLS handshake took too long"),
+                        }
+                    });
+                }
+            }
+        }
+    });
+    Incoming(rx)
+}
+
+struct Incoming(mpsc::Receiver<Connection>);
+
+impl Stream for Incoming {
+    type Item = std::io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|connection| connection.map(Ok))
+    }
+}
+
+/// A connection, encrypted or not.
+enum Connection {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        match self {
+            Self::Plain(stream) => stream.connect_info(),
+            Self::Tls(stream) => stream.get_ref().0.connect_info(),
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
