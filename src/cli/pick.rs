@@ -1,0 +1,206 @@
+//! `epp pick`: asks a running picker as a direct client does, and shows what it answered and how long that took.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use bytes::Bytes;
+use clap::Parser;
+use hyper_util::rt::TokioIo;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::client::Grpc;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic_prost::ProstCodec;
+
+use crate::cli::insecure::AnyCertificate;
+use crate::ext_proc::answer::DESTINATION;
+use crate::ext_proc::wire::{
+    HeaderMap, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse, Request, Response,
+};
+
+const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
+
+/// Asks a running picker for an endpoint.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "epp pick", max_term_width = 110)]
+pub struct Args {
+    /// Address of the picker's ext_proc port.
+    #[arg(default_value = "127.0.0.1:9002", value_name = "HOST:PORT")]
+    address: String,
+    /// Speak TLS, and take any certificate.
+    #[arg(long)]
+    tls: bool,
+    /// Model to ask for.
+    #[arg(long, default_value = "model")]
+    model: String,
+    /// Prompt as text; asks /v1/completions.
+    #[arg(long, default_value = "Hello!", conflicts_with = "token_ids")]
+    prompt: String,
+    /// Prompt as token ids, separated by commas; asks /inference/v1/generate.
+    #[arg(long, value_delimiter = ',')]
+    token_ids: Vec<u32>,
+    /// Ask for this path instead.
+    #[arg(long)]
+    path: Option<String>,
+    /// The body to send, as it is, instead of one made of the model and the prompt.
+    #[arg(long, conflicts_with_all = ["prompt", "token_ids"])]
+    body: Option<String>,
+    /// A request header, `name: value`; may be repeated.
+    #[arg(long, value_name = "HEADER")]
+    header: Vec<String>,
+    /// Only endpoints on these hosts, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
+    subset: Option<Vec<String>>,
+    /// How often to ask, one after another.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    count: u32,
+    /// How long to wait for an answer.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    timeout: u64,
+}
+
+/// Asks and prints.
+///
+/// # Errors
+/// If the picker cannot be reached or does not pick.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let channel = connect(&args).await.with_context(|| format!("cannot reach {}", args.address))?;
+    let messages = args.messages()?;
+    for _ in 0..args.count {
+        let began = Instant::now();
+        let answers = tokio::time::timeout(Duration::from_secs(args.timeout), ask(channel.clone(), messages.clone()))
+            .await
+            .map_err(|_| anyhow!("no answer within {} s", args.timeout))??;
+        print(&answers, began.elapsed())?;
+    }
+    Ok(())
+}
+
+impl Args {
+    fn messages(&self) -> anyhow::Result<Vec<ProcessingRequest>> {
+        let (path, body) = match (&self.body, self.token_ids.is_empty()) {
+            (Some(body), _) => ("/v1/completions", body.clone()),
+            (None, true) => {
+                ("/v1/completions", serde_json::json!({"model": self.model, "prompt": self.prompt}).to_string())
+            }
+            (None, false) => (
+                "/inference/v1/generate",
+                serde_json::json!({"model": self.model, "token_ids": self.token_ids}).to_string(),
+            ),
+        };
+        let mut headers = vec![
+            header(":method", "POST"),
+            header(":path", self.path.as_deref().unwrap_or(path)),
+            header("content-type", "application/json"),
+        ];
+        for line in &self.header {
+            let (name, value) = line.split_once(':').ok_or_else(|| anyhow!("--header: expected `name: value`"))?;
+            headers.push(header(name.trim(), value.trim()));
+        }
+        let head = HttpHeaders { headers: Some(HeaderMap { headers }), end_of_stream: false };
+        let body = HttpBody { body: body.into(), end_of_stream: true };
+        Ok(vec![
+            ProcessingRequest { request: Some(Request::RequestHeaders(head)), ..Default::default() },
+            ProcessingRequest {
+                request: Some(Request::RequestBody(body)),
+                metadata_context: self.subset.as_deref().map(subset_metadata),
+                ..Default::default()
+            },
+        ])
+    }
+}
+
+fn header(key: &str, value: &str) -> HeaderValue {
+    HeaderValue { key: key.into(), value: Bytes::new(), raw_value: Bytes::copy_from_slice(value.as_bytes()) }
+}
+
+fn subset_metadata(hosts: &[String]) -> Metadata {
+    let text = |host: &String| Value { kind: Some(Kind::StringValue(host.clone())) };
+    let list = prost_types::ListValue { values: hosts.iter().map(text).collect() };
+    let fields = [("x-gateway-destination-endpoint-subset".to_owned(), Value { kind: Some(Kind::ListValue(list)) })];
+    let hint = Struct { fields: fields.into() };
+    Metadata { filter_metadata: [("envoy.lb.subset_hint".to_owned(), hint)].into() }
+}
+
+async fn connect(args: &Args) -> anyhow::Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{}", args.address))?
+        .connect_timeout(Duration::from_secs(args.timeout));
+    if !args.tls {
+        return Ok(endpoint.connect().await?);
+    }
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate::default()))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let (connector, address) = (TlsConnector::from(Arc::new(config)), args.address.clone());
+    let dial = move |_: Uri| {
+        let (connector, address) = (connector.clone(), address.clone());
+        async move {
+            let stream = TcpStream::connect(&address).await?;
+            let name = stream.peer_addr()?.ip().into();
+            Ok::<_, std::io::Error>(TokioIo::new(connector.connect(name, stream).await?))
+        }
+    };
+    Ok(endpoint.connect_with_connector(tower::service_fn(dial)).await?)
+}
+
+async fn ask(channel: Channel, messages: Vec<ProcessingRequest>) -> anyhow::Result<Vec<ProcessingResponse>> {
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
+    grpc.ready().await?;
+    let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
+    let request = tonic::Request::new(futures_util::stream::iter(messages));
+    let path = http::uri::PathAndQuery::from_static(METHOD);
+    let mut stream = grpc.streaming(request, path, codec).await.map_err(|s| anyhow!("{}", s.message()))?.into_inner();
+    let mut answers = Vec::new();
+    while let Some(answer) = stream.message().await.map_err(|s| anyhow!("{:?}: {}", s.code(), s.message()))? {
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+fn print(answers: &[ProcessingResponse], took: Duration) -> anyhow::Result<()> {
+    let mut picked = false;
+    for answer in answers {
+        match &answer.response {
+            Some(Response::Immediate(i)) => {
+                let status = i.status.map_or(0, |s| s.code);
+                bail!("{status}: {}", String::from_utf8_lossy(&i.body));
+            }
+            Some(Response::RequestHeaders(headers)) => {
+                let mutation = headers.response.as_ref().and_then(|r| r.header_mutation.as_ref());
+                for option in mutation.iter().flat_map(|m| &m.set_headers) {
+                    let Some(header) = &option.header else { continue };
+                    let value = String::from_utf8_lossy(header.bytes());
+                    if header.key == DESTINATION {
+                        picked = true;
+                        println!("{value}  in {:.2} ms", took.as_secs_f64() * 1e3);
+                    } else if header.key != "content-length" {
+                        println!("  {}: {value}", header.key);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some(metadata) = &answer.dynamic_metadata {
+            print_scores(metadata);
+        }
+    }
+    if picked { Ok(()) } else { bail!("the picker ended the stream without an answer") }
+}
+
+fn print_scores(metadata: &Struct) {
+    let lb = metadata.fields.get("envoy.lb").and_then(|v| v.kind.as_ref());
+    let Some(Kind::StructValue(lb)) = lb else { return };
+    let scores = lb.fields.get("x-gateway-destination-endpoint-scores").and_then(|v| v.kind.as_ref());
+    let Some(Kind::StructValue(scores)) = scores else { return };
+    for (endpoint, score) in &scores.fields {
+        if let Some(Kind::NumberValue(score)) = score.kind {
+            println!("  score {score:<8.4} {endpoint}");
+        }
+    }
+}
