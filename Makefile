@@ -1,0 +1,46 @@
+# The tasks of the project: demo, test, check, bench. Whatever is needed beyond cargo, python3 and make is installed here.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench tools build
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+help: ## List the tasks
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: build $(STAMP) ## Simulated engines, Envoy and the picker serve real requests; prints where each went and why
+	@$(PYTHON) envoy/demo.py target/release/epp
+
+test: build $(STAMP) ## Rust tests, then end-to-end tests with a real Envoy and real gRPC clients
+	cargo test --workspace --locked
+	$(PYTHON) -m pytest -q -p no:cacheprovider --timeout=60 --epp target/release/epp tests/e2e
+
+check: tools ## Formatting, lints, borders between rooms, licences and advisories
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --test it --locked tidy
+	@if command -v cargo-deny > /dev/null; then \
+	  cargo deny --offline check licenses bans sources && \
+	  { cargo deny --offline check advisories || echo "advisories were not checked: the advisory database is not here"; }; \
+	else echo "cargo-deny is not here: licences and advisories were not checked (cargo install cargo-deny)"; fi
+
+bench: build ## Costs, each beside its baseline in the same run
+	cargo bench -p epp-prefix-index -- --quick
+	cargo bench -p epp-plugins -- --quick
+	cargo bench -p epp -- --quick
+
+build: tools
+	cargo build --release --locked
+
+tools:
+	@for tool in cargo python3 cc; do \
+	  command -v $$tool > /dev/null || { echo "missing: $$tool (cargo by rustup, python3 3.10 or later with venv, a C compiler)"; exit 1; }; done
+
+$(STAMP): tests/e2e/requirements.txt | tools
+	@python3 -m venv $(VENV) || { echo "missing: the venv module of python3 (Debian: python3-venv)"; exit 1; }
+	$(VENV)/bin/pip -q --disable-pip-version-check install -r tests/e2e/requirements.txt
+	@touch $@
