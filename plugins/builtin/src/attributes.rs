@@ -1,0 +1,107 @@
+//! The data that producers of this crate write and others read.
+
+use std::ops::Range;
+
+use epp_plugin_api::{Attribute, InferenceRequest};
+
+/// How much of the request's prompt an endpoint is believed to have in its KV cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefixMatch {
+    /// Leading blocks of the prompts that count as cached.
+    pub match_blocks: u32,
+    /// Blocks of the prompts, up to the producer's cap.
+    pub total_blocks: u32,
+    /// Tokens that a block holds; 0 if nothing is known.
+    pub block_tokens: u32,
+    /// Leading blocks that are cached on any tier, unweighted.
+    pub cached_blocks: u32,
+}
+
+impl Attribute for PrefixMatch {
+    const NAME: &'static str = "PrefixCacheMatchInfoDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("approx-prefix-cache-producer");
+}
+
+/// What is in flight on an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    pub requests: i64,
+    pub tokens: i64,
+}
+
+impl Attribute for InFlight {
+    const NAME: &'static str = "InFlightLoadDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("inflight-load-producer");
+}
+
+/// How many tokens of the request's prompt an endpoint would have to compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UncachedTokens(pub i64);
+
+impl Attribute for UncachedTokens {
+    const NAME: &'static str = "UncachedRequestTokensDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = None;
+}
+
+/// The tokens of the request's prompts, four bytes each, little endian. One value a request; not written if the request
+/// has no prompt.
+#[derive(Clone, Debug, Default)]
+pub struct TokenizedPrompt {
+    packed: Vec<u8>,
+    prompts: Vec<Prompt>,
+}
+
+/// Where the tokens of one prompt are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Prompt {
+    /// Bytes of the request's own token ids.
+    Given(Range<usize>),
+    /// Bytes of `packed`.
+    Packed(Range<usize>),
+}
+
+impl Attribute for TokenizedPrompt {
+    const NAME: &'static str = "TokenizedPrompt";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("token-producer");
+}
+
+impl TokenizedPrompt {
+    /// What is kept for the next request once the memory of a larger one is given back.
+    const KEPT_BYTES: usize = 1 << 20;
+
+    /// Forgets the last request's tokens; keeps memory for ordinary ones.
+    pub fn clear(&mut self) {
+        self.packed.clear();
+        self.packed.shrink_to(Self::KEPT_BYTES);
+        self.prompts.clear();
+    }
+
+    /// Adds a prompt whose tokens are these bytes of the request's token ids.
+    pub fn push_given(&mut self, bytes: Range<usize>) {
+        self.prompts.push(Prompt::Given(bytes));
+    }
+
+    /// Adds a prompt whose tokens `pack` appends; what is left of the last token is padded with zeros.
+    pub fn push_packed(&mut self, pack: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.packed.len();
+        pack(&mut self.packed);
+        self.packed.resize(self.packed.len().next_multiple_of(4), 0);
+        self.prompts.push(Prompt::Packed(start..self.packed.len()));
+    }
+
+    /// The tokens of each prompt of the request that this was made of.
+    pub fn prompts<'a>(&'a self, request: &'a InferenceRequest) -> impl Iterator<Item = &'a [u8]> {
+        self.prompts.iter().map(|prompt| match prompt {
+            Prompt::Given(at) => request.parsed.ids.get(at.clone()).unwrap_or_default(),
+            Prompt::Packed(at) => &self.packed[at.clone()],
+        })
+    }
+
+    /// How many tokens the prompts have together.
+    pub fn tokens(&self) -> usize {
+        let bytes = |prompt: &Prompt| match prompt {
+            Prompt::Given(at) | Prompt::Packed(at) => at.len(),
+        };
+        self.prompts.iter().map(bytes).sum::<usize>() / 4
+    }
+}

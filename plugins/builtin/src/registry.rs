@@ -1,0 +1,54 @@
+//! The table of every plugin type that comes with the endpoint picker: one line each.
+
+use epp_plugin_api::PluginType;
+
+use crate::{board, detectors, filters, handlers, pickers, scorers};
+
+/// Every plugin type, by what it is for and then by name.
+pub static REGISTRY: &[&PluginType] = &[
+    &board::core_metrics::TYPE,
+    &board::endpoint_notification::TYPE,
+    &board::file_discovery::TYPE,
+    &board::metrics_source::TYPE,
+    &detectors::utilization::TYPE,
+    &filters::by_label::TYPE,
+    &filters::label_selector::ALIAS,
+    &filters::label_selector::TYPE,
+    &filters::role::DECODE,
+    &filters::role::ENCODE,
+    &filters::role::PREFILL,
+    &handlers::single::TYPE,
+    &pickers::max_score::TYPE,
+    &pickers::random::TYPE,
+    &pickers::weighted_random::TYPE,
+    &scorers::active_request::TYPE,
+    &scorers::kv_cache::TYPE,
+    &scorers::load_aware::TYPE,
+    &scorers::prefix_cache::TYPE,
+    &scorers::queue::TYPE,
+    &scorers::running_requests::TYPE,
+];
+
+/// The plugin type of this name.
+pub fn find(name: &str) -> Option<&'static PluginType> {
+    REGISTRY.iter().copied().find(|kind| kind.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_for_one_type() {
+        for kind in REGISTRY {
+            assert!(std::ptr::eq(find(kind.name).unwrap(), *kind), "{} is there twice", kind.name);
+        }
+    }
+
+    #[test]
+    fn what_replaces_a_deprecated_type_is_there() {
+        for kind in REGISTRY {
+            assert!(kind.replaced_by.is_none_or(|name| find(name).is_some()), "{}", kind.name);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Scorers: one file a question. Each says of every candidate how good it is, from 0 to 1.
+
+pub mod active_request;
+pub mod kv_cache;
+pub mod load_aware;
+pub mod prefix_cache;
+pub mod queue;
+mod relative;
+pub mod running_requests;
+
+use epp_plugin_api::Candidates;
+
+/// Sets the score of every candidate by its row; a plain loop where all rows are candidates.
+fn fill(among: &Candidates, scores: &mut [f64], of: impl Fn(usize) -> f64) {
+    if among.count() == scores.len() {
+        for (row, score) in scores.iter_mut().enumerate() {
+            *score = of(row);
+        }
+    } else {
+        for idx in among.iter() {
+            scores[idx.row()] = of(idx.row());
+        }
+    }
+}
