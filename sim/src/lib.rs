@@ -1,1 +1,3 @@
 //! One engine model, driven by a real clock (an HTTP engine) or a virtual one.
+
+pub mod model;
