@@ -6,6 +6,7 @@ pub mod detectors;
 mod duration;
 pub mod filters;
 pub mod handlers;
+pub mod json;
 pub mod parsers;
 pub mod pickers;
 pub mod registry;
