@@ -1,1 +1,4 @@
 //! board
+
+pub mod exposition;
+pub mod reading;
