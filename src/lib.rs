@@ -6,6 +6,7 @@ pub mod board;
 pub mod cli;
 pub mod config;
 pub mod ext_proc;
+pub mod files;
 pub mod flow;
 pub mod generation;
 pub mod sched;

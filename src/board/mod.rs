@@ -1,1 +1,3 @@
-//! board
+//! Board, room 4 and what keeps it up to date: which endpoints there are and what their engines last said.
+
+pub mod discovery;
