@@ -3,6 +3,7 @@
 //! Only the first document counts; JSON is read, too. Anchors, aliases and merge keys work, within bounds.
 
 mod scalar;
+pub mod write;
 
 use std::collections::HashMap;
 use std::fmt;

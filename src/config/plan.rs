@@ -1,6 +1,11 @@
 //! A checked config: what the generation is built from. Nothing in it is text any more.
 
-use epp_plugin_api::{Instance, Node, Place, PluginType};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
+
+use super::mistake::Mistake;
 
 /// A config that can run. Places in lists are indices into `plugins`.
 #[derive(Debug)]
@@ -13,6 +18,11 @@ pub struct Plan {
     pub producers: Vec<usize>,
     pub parsers: Vec<usize>,
     pub saturation: usize,
+    pub gates: Gates,
+    /// `None`: the gate is off, and requests do not wait.
+    pub flow: Option<FlowPlan>,
+    /// The priority of each objective that a request may name.
+    pub objectives: BTreeMap<String, i32>,
     /// `None`: the config names no discovery.
     pub discovery: Option<usize>,
     pub sources: Vec<SourcePlan>,
@@ -20,6 +30,20 @@ pub struct Plan {
     pub notices: Vec<Notice>,
     /// The config as it runs, with every default and every plugin that was added, as YAML.
     pub effective: String,
+}
+
+impl Plan {
+    /// The place of the discovery plugin.
+    ///
+    /// # Errors
+    /// If the config names none: nothing but that says where the engines are.
+    pub fn required_discovery(&self) -> Result<usize, Mistake> {
+        self.discovery.ok_or_else(|| Mistake {
+            place: None,
+            path: "dataLayer.discovery.pluginRef".to_owned(),
+            message: "expected a discovery plugin such as file-discovery, found none".to_owned(),
+        })
+    }
 }
 
 /// One instance and where it came from.
@@ -30,6 +54,16 @@ pub struct Planned {
     pub parameters: Option<Node>,
     pub origin: Origin,
     pub instance: Instance,
+    pub keys: Keys,
+}
+
+/// The data that an instance said it deals in when it was built.
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    pub reads: Vec<DataKey>,
+    /// Read if somebody writes it.
+    pub optional_reads: Vec<DataKey>,
+    pub writes: Vec<DataKey>,
 }
 
 /// Why an instance is there.
@@ -39,8 +73,55 @@ pub enum Origin {
     File(Place),
     /// A default that every config gets unless it says otherwise.
     Default,
-    /// Another instance reads data that nobody else produces.
-    Created,
+    /// The instance at the place `reader` reads data that nobody else produces.
+    Created { reader: usize },
+}
+
+/// What the feature gates say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    pub flow_control: bool,
+    /// Has no effect here.
+    pub ha_populate_non_leader_datastore: bool,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { flow_control: false, ha_populate_non_leader_datastore: true }
+    }
+}
+
+/// How requests wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowPlan {
+    /// Over all bands; `None`: no limit.
+    pub max_bytes: Option<u64>,
+    /// Over all bands; `None`: no limit.
+    pub max_requests: Option<u64>,
+    /// How long a request may wait; zero: for ever.
+    pub ttl: Duration,
+    /// How long a request may wait while there is no endpoint; zero: for ever.
+    pub no_endpoint_ttl: Duration,
+    /// The model for bands that are not listed; its priority means nothing.
+    pub default_band: BandPlan,
+    /// The same for priorities below zero.
+    pub negative_band: BandPlan,
+    pub bands: Vec<BandPlan>,
+    /// `None`: the default policy, which the registry does not have.
+    pub usage_limit: Option<usize>,
+    pub eviction: bool,
+}
+
+/// A band of one priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BandPlan {
+    pub priority: i32,
+    pub max_bytes: u64,
+    pub max_requests: u64,
+    /// `None`: the default policy, which the registry does not have.
+    pub fairness: Option<usize>,
+    /// `None`: the default policy, which the registry does not have.
+    pub ordering: Option<usize>,
 }
 
 /// A scheduling profile.
