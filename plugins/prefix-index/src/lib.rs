@@ -4,11 +4,10 @@
 //! answer. Inside, prompts share a trie whose runs are blocks without a fork between them; a run has one bit a holder.
 //! A lookup compares the last key of each run on its way and writes one number an owner.
 //!
-//! One reader-writer lock guards the trie. Lookups share it and take a few microseconds; whoever changes the trie lets
-//! go after at most [`STEPS`] evictions, so that a lookup never waits for more than some ten microseconds of work,
-//! however much is to go. Two copies (one read, one written) would spare lookups that wait and cost twice the memory and
-//! twice the work of every store; shards by first block would not help, as prompts of one system prompt share it.
-//! `benches/lookup.rs` measures lookups beside a busy writer.
+//! Two equal copies are kept: stores go to the one that is not read, then they swap, then the other gets the same. So a
+//! lookup never waits for a store or for the eviction of a whole endpoint, nor for a writer whose thread was
+//! interrupted; the price is twice the memory and twice the work of a store, which is a few microseconds. Whoever evicts
+//! much lets other writers go between [`STEPS`] runs. `benches/lookup.rs` measures lookups beside a busy writer.
 
 mod lane;
 mod lookup;
@@ -16,6 +15,7 @@ mod run;
 mod set;
 mod slab;
 mod trie;
+mod twin;
 
 #[cfg(any(test, feature = "model"))]
 mod check;
@@ -29,10 +29,9 @@ mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{RwLock, RwLockWriteGuard};
-
 use crate::matches::Matches;
 use crate::trie::{Stored, Trie};
+use crate::twin::Twin;
 
 /// How many runs an eviction visits before it lets lookups in.
 const STEPS: usize = 128;
@@ -50,7 +49,7 @@ pub struct Owner {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of all runs and holds, as [`PrefixIndex::bytes`] counts them. Default 1 GiB. When there are more, the
-    /// blocks that were stored longest ago at any owner are evicted; a prompt that takes more than this is refused.
+    /// blocks that were stored longest ago at any owner are evicted; a prompt that takes more by itself is refused.
     pub bytes: usize,
     /// Owner slots; what is stored at this slot or a higher one is refused. Default 65,536.
     pub slots: usize,
@@ -67,14 +66,15 @@ impl Default for Limits {
 /// Keys must be chained, as [`keys::chain_keys`] makes them: equal keys stand for equal prompts up to there.
 #[derive(Debug)]
 pub struct PrefixIndex {
-    trie: RwLock<Trie>,
+    tries: Twin,
     refused: AtomicU64,
 }
 
 impl PrefixIndex {
     /// Makes an empty index.
     pub fn new(limits: Limits) -> Self {
-        Self { trie: RwLock::new(Trie::new(limits)), refused: AtomicU64::new(0) }
+        let half = Limits { bytes: limits.bytes / 2, ..limits };
+        Self { tries: Twin::new([Trie::new(half), Trie::new(half)]), refused: AtomicU64::new(0) }
     }
 
     /// Notes that the owner holds these blocks now, and that they are its most recent ones. An empty prompt changes
@@ -88,40 +88,34 @@ impl PrefixIndex {
         if keys.is_empty() {
             return;
         }
-        let stamp = loop {
-            let mut trie = self.trie.write();
-            match trie.store(owner, keys) {
-                Stored::At(stamp) => {
-                    if trie.evict(owner.slot as usize, capacity, stamp, STEPS) && trie.shrink(stamp, STEPS) {
-                        return;
-                    }
-                    break stamp;
-                }
+        let slot = owner.slot as usize;
+        let make_room = |trie: &mut Trie, stamp| trie.evict(slot, capacity, stamp, STEPS) && trie.shrink(stamp, STEPS);
+        loop {
+            let (stored, done) = self.tries.write(|trie| match trie.store(owner, keys) {
+                Stored::At(stamp) => (Stored::At(stamp), make_room(trie, stamp)),
+                other => (other, false),
+            });
+            match stored {
+                Stored::At(_) if done => return,
+                Stored::At(stamp) => return self.until(|trie| make_room(trie, stamp)),
                 Stored::Refused => {
                     self.refused.fetch_add(1, Ordering::Relaxed);
                     return;
                 }
-                Stored::Occupied => {
-                    let all = trie.now + 1;
-                    drop(trie);
-                    self.until(|trie| trie.evict(owner.slot as usize, 0, all, STEPS));
-                }
+                Stored::Occupied { all } => self.until(|trie| trie.evict(slot, 0, all, STEPS)),
             }
-        };
-        self.until(|trie| trie.evict(owner.slot as usize, capacity, stamp, STEPS) && trie.shrink(stamp, STEPS));
+        }
     }
 
     /// Counts for every owner how many leading blocks of the prompt it holds, contiguous from the first. Does not make
     /// them more recent.
     pub fn matches(&self, keys: &[u64], matches: &mut Matches) {
-        self.trie.read().lookup(keys, matches);
+        self.tries.read(|trie| trie.lookup(keys, matches));
     }
 
     /// Forgets all blocks of an owner whose cache is empty now; the owner may store again.
     pub fn clear(&self, owner: Owner) {
-        let trie = self.trie.read();
-        let (known, all) = (trie.lane(owner).is_some(), trie.now + 1);
-        drop(trie);
+        let (known, all) = self.tries.read(|trie| (trie.lane(owner).is_some(), trie.now + 1));
         if known {
             self.until(|trie| trie.evict(owner.slot as usize, 0, all, STEPS));
         }
@@ -129,11 +123,11 @@ impl PrefixIndex {
 
     /// Forgets an owner that has left for good; what it still wants to store comes too late.
     pub fn forget(&self, owner: Owner) {
-        let mut trie = self.trie.write();
-        trie.close(owner);
         let slot = owner.slot as usize;
-        let (theirs, all) = (trie.lanes.get(slot).is_some_and(|l| l.serial <= owner.serial), trie.now + 1);
-        drop(trie);
+        let (theirs, all) = self.tries.write(|trie| {
+            trie.close(owner);
+            (trie.lanes.get(slot).is_some_and(|l| l.serial <= owner.serial), trie.now + 1)
+        });
         if theirs {
             self.until(|trie| trie.evict(slot, 0, all, STEPS));
         }
@@ -141,17 +135,17 @@ impl PrefixIndex {
 
     /// How many blocks all owners hold: a block held by two counts twice.
     pub fn blocks(&self) -> usize {
-        self.trie.read().blocks
+        self.tries.read(|trie| trie.blocks)
     }
 
     /// How many blocks the owner holds.
     pub fn blocks_of(&self, owner: Owner) -> usize {
-        self.trie.read().lane(owner).map_or(0, |lane| lane.blocks)
+        self.tries.read(|trie| trie.lane(owner).map_or(0, |lane| lane.blocks))
     }
 
     /// About how many bytes the index takes: what is in use, without the slack of growing tables.
     pub fn bytes(&self) -> usize {
-        self.trie.read().bytes
+        2 * self.tries.read(|trie| trie.bytes)
     }
 
     /// How many stores were refused so far.
@@ -159,22 +153,15 @@ impl PrefixIndex {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Takes steps until one says that it was the last, and lets waiting lookups in between.
-    fn until(&self, mut step: impl FnMut(&mut Trie) -> bool) {
-        loop {
-            let mut trie = self.trie.write();
-            let last = step(&mut trie);
-            RwLockWriteGuard::unlock_fair(trie);
-            if last {
-                return;
-            }
-        }
+    /// Takes steps until one says that it was the last, and lets other writers go in between.
+    fn until(&self, step: impl Fn(&mut Trie) -> bool) {
+        while !self.tries.write(&step) {}
     }
 
     /// Panics unless all that the parts of the index say of each other is so.
     #[cfg(any(test, feature = "model"))]
     #[doc(hidden)]
     pub fn check(&self) {
-        check::check(&self.trie.read());
+        self.tries.each(check::check);
     }
 }

@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn evicts_the_oldest_of_all_when_memory_is_full(ops in vec(op(), 1..60), bytes in 900..6000usize) {
+    fn evicts_the_oldest_of_all_when_memory_is_full(ops in vec(op(), 1..60), bytes in 2400..12_000usize) {
         run(&ops, Limits { bytes, ..Limits::default() });
     }
 
@@ -146,7 +146,7 @@ fn refuses_what_is_beyond_the_limits() {
 
 #[test]
 fn memory_stays_within_the_limit_and_goes_when_all_leave() {
-    let limit = 200_000;
+    let limit = 400_000;
     let index = PrefixIndex::new(Limits { bytes: limit, ..Limits::default() });
     let mut rng = fastrand::Rng::with_seed(3);
     for id in 0..5000 {

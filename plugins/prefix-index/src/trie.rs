@@ -48,8 +48,8 @@ pub(crate) enum Stored {
     At(u64),
     /// It was not taken.
     Refused,
-    /// The slot still has blocks of an older serial; evict those, then try again.
-    Occupied,
+    /// The slot still has blocks of an older serial; evict what was stored before `all`, then try again.
+    Occupied { all: u64 },
 }
 
 /// Runs, who holds them, and who stored when.
@@ -130,7 +130,7 @@ impl Trie {
         (lane.newest, lane.gone) = (owner.serial, false);
         if lane.serial != owner.serial {
             if lane.blocks != 0 {
-                return Err(Stored::Occupied);
+                return Err(Stored::Occupied { all: self.now + 1 });
             }
             lane.serial = owner.serial;
             self.serials[slot] = owner.serial;
