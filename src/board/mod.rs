@@ -3,3 +3,4 @@
 pub mod discovery;
 pub mod exposition;
 pub mod reading;
+pub mod scrape;

@@ -1,0 +1,233 @@
+//! How endpoints are watched.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use epp_plugin_api::{
+    CustomMetric, EndpointMeta, EndpointName, EngineMapping, ExtractorSpec, MetricHub, Observed, Selector, SourceSpec,
+};
+use prometheus_client::encoding::text::encode;
+
+use super::super::{ScrapeSettings, ScrapeSetupError, Scraper, SourceSettings, State, overlay};
+use super::*;
+use crate::tasks::Tasks;
+
+fn selector(family: &str) -> Option<Selector> {
+    Some(Selector { family: family.to_owned(), labels: vec![] })
+}
+
+fn extractor() -> ExtractorSpec {
+    let vllm = EngineMapping {
+        name: "vllm".into(),
+        queued: selector("vllm:num_requests_waiting"),
+        running: selector("vllm:num_requests_running"),
+        ..EngineMapping::default()
+    };
+    let other = EngineMapping { name: "other".into(), queued: selector("other"), ..EngineMapping::default() };
+    ExtractorSpec { engine_label: "engine".into(), default_engine: "vllm".into(), engines: vec![vllm, other] }
+}
+
+fn source(path: &str) -> SourceSettings {
+    SourceSettings {
+        source_type: "metrics-data-source".into(),
+        spec: SourceSpec {
+            tls: false,
+            path: path.into(),
+            port: None,
+            skip_verify: true,
+            ca_cert_path: String::new(),
+            client_cert_path: String::new(),
+            client_key_path: String::new(),
+            interval: None,
+        },
+        extractors: vec![("core-metrics-extractor".into(), extractor())],
+    }
+}
+
+fn settings(sources: Vec<SourceSettings>) -> ScrapeSettings {
+    ScrapeSettings { sources, interval: Duration::from_millis(50) }
+}
+
+fn scraper() -> Scraper {
+    Scraper::new(settings(vec![source("/metrics")]), &MetricHub::default()).expect("a good set-up")
+}
+
+fn meta(address: SocketAddr, labels: &[(&str, &str)]) -> Arc<EndpointMeta> {
+    let name = EndpointName { namespace: "default".into(), name: "e".into() };
+    let labels: BTreeMap<_, _> = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+    Arc::new(EndpointMeta::new(name, address.ip().to_string(), address.port(), labels, 0))
+}
+
+#[tokio::test]
+async fn keeps_what_the_engine_last_said() {
+    let mut engine = Engine::start(|_| page(GOOD)).await;
+    let watched = scraper().watch(meta(engine.address, &[]), &Tasks::default());
+    assert_eq!(watched.observed(), Observed::default());
+    engine.settled().await;
+    let (observed, health) = (watched.observed(), watched.health());
+    assert_eq!((observed.waiting, observed.running, observed.at.is_some()), (Some(6.0), Some(3.0), true));
+    assert_eq!((health.errors, health.last_error, health.last_ok.is_some()), (0, None, true));
+    assert!(health.scrapes >= 1);
+}
+
+#[tokio::test]
+async fn a_bad_answer_changes_nothing_and_is_counted() {
+    let (hub, tasks) = (MetricHub::default(), Tasks::default());
+    let scraper = Scraper::new(settings(vec![source("/metrics")]), &hub).expect("a good set-up");
+    let counted = |name: &str| {
+        let mut text = String::new();
+        hub.with_registry(|r| encode(&mut text, r)).expect("a page can be written to memory");
+        let line = text
+            .lines()
+            .find(|l| l.starts_with(&format!("llm_d_epp_datalayer_{name}_errors_total")))
+            .map(str::to_owned);
+        line.and_then(|l| l.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let mut engine = Engine::start(|_| page(GOOD)).await;
+    let watched = scraper.watch(meta(engine.address, &[]), &tasks);
+    engine.settled().await;
+    for (answer, counter, error) in [
+        (reply("500 Oops", "", GOOD), "poll", "expected status 200, found 500"),
+        (page(""), "extract", "the page lacks vllm:num_requests_waiting, vllm:num_requests_running"),
+        (page("[]"), "extract", "the page lacks vllm:num_requests_waiting, vllm:num_requests_running"),
+    ] {
+        let before = counted(counter);
+        engine.now(move |_| answer.clone());
+        engine.settled().await;
+        engine.settled().await;
+        assert_eq!(watched.observed().waiting, Some(6.0), "{error}");
+        assert_eq!(watched.health().last_error.as_deref(), Some(error));
+        assert!(counted(counter) > before, "{error}");
+    }
+    engine.now(|_| page("vllm:num_requests_waiting 1\n"));
+    engine.settled().await;
+    engine.settled().await;
+    assert_eq!((watched.observed().waiting, watched.observed().running), (Some(1.0), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_engine_is_given_up_at_the_deadline() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let address = silent.local_addr().expect("it is bound");
+    let watched = scraper().watch(meta(address, &[]), &Tasks::default());
+    while watched.health().errors < 3 {
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    assert_eq!(watched.health().last_error.as_deref(), Some("expected an answer within 1s, found none"));
+    assert_eq!(watched.observed(), Observed::default());
+}
+
+#[tokio::test]
+async fn engines_that_do_not_answer_never_hold_up_one_that_does() {
+    let (scraper, mut engine) = (scraper(), Engine::start(|_| page(GOOD)).await);
+    let _watched = scraper.watch(meta(engine.address, &[]), &Tasks::default());
+    engine.settled().await;
+    let unproven = &scraper.0.bounds.unproven;
+    let all = u32::try_from(unproven.available_permits()).expect("few");
+    let _taken = unproven.acquire_many(all).await.expect("the semaphore is open");
+    let asked = tokio::time::timeout(Duration::from_secs(60), engine.asked(5)).await;
+    assert!(asked.is_ok(), "the healthy engine was held up");
+}
+
+#[tokio::test]
+async fn one_scrape_is_in_flight_at_a_time() {
+    let mut engine = Engine::start(|_| Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec(), true)).await;
+    let _watched = scraper().watch(meta(engine.address, &[]), &Tasks::default());
+    engine.asked(1).await;
+    // The first answer never ends, so the second request comes only after it was given up.
+    engine.asked(1).await;
+    assert_eq!(engine.connections.load(Relaxed), 2);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_dropped_is_left_alone() {
+    let mut engine = Engine::start(|_| page(GOOD)).await;
+    let tasks = Tasks::default();
+    let watched = scraper().watch(meta(engine.address, &[]), &tasks);
+    engine.settled().await;
+    let running = watched.running.clone();
+    drop(watched);
+    while !running.iter().all(tokio::task::AbortHandle::is_finished) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_update_leads_to_another_address_and_keeps_what_was_observed() {
+    let (mut first, mut second) = (Engine::start(|_| page(GOOD)).await, Engine::start(|_| page("other 40\n")).await);
+    let watched = scraper().watch(meta(first.address, &[]), &Tasks::default());
+    first.settled().await;
+    watched.update(meta(second.address, &[]));
+    second.settled().await;
+    assert_eq!(watched.observed().waiting, Some(6.0));
+    watched.update(meta(second.address, &[("engine", "other")]));
+    second.settled().await;
+    second.settled().await;
+    assert_eq!(watched.observed().waiting, Some(40.0));
+}
+
+#[tokio::test]
+async fn every_source_is_asked_and_may_name_its_port() {
+    let (mut own, mut beside) = (Engine::start(|_| page(GOOD)).await, Engine::start(|_| page("gpu 70\n")).await);
+    let gpu = CustomMetric { attribute_key: "gpu".into(), metric: Selector { family: "gpu".into(), labels: vec![] } };
+    let mut exporter = source("/gpu");
+    exporter.spec.port = Some(beside.address.port());
+    exporter.extractors[0].1.engines =
+        vec![EngineMapping { name: "vllm".into(), custom: vec![gpu], ..Default::default() }];
+    let scraper = Scraper::new(settings(vec![source("/metrics"), exporter]), &MetricHub::default());
+    let watched = scraper.expect("a good set-up").watch(meta(own.address, &[]), &Tasks::default());
+    assert!(own.asked(2).await.starts_with("GET /metrics "));
+    assert!(beside.asked(2).await.starts_with("GET /gpu "));
+    own.settled().await;
+    let observed = watched.observed();
+    assert_eq!((observed.waiting, &*observed.custom), (Some(6.0), &[("gpu".to_owned(), 70.0)][..]));
+}
+
+#[tokio::test]
+async fn a_source_without_extractors_is_asked_for_its_page() {
+    let mut engine = Engine::start(|_| page("{\"data\":[]}")).await;
+    let models = SourceSettings { extractors: vec![], ..source("/v1/models") };
+    let scraper = Scraper::new(settings(vec![models]), &MetricHub::default()).expect("a good set-up");
+    let watched = scraper.watch(meta(engine.address, &[]), &Tasks::default());
+    engine.settled().await;
+    assert_eq!((watched.health().errors, watched.observed()), (0, Observed::default()));
+}
+
+#[test]
+fn a_bad_source_is_named() {
+    let mut bad = source("/metrics");
+    bad.spec.path = "/a b".into();
+    let error = Scraper::new(settings(vec![bad]), &MetricHub::default()).err().map(|e| e.to_string());
+    assert_eq!(error.as_deref(), Some("metrics-data-source: expected a path, found \"/a b\""));
+    let mut bad = source("/metrics");
+    (bad.spec.tls, bad.spec.client_cert_path, bad.spec.client_key_path) = (true, "/none".into(), "/none".into());
+    let error = Scraper::new(settings(vec![bad]), &MetricHub::default());
+    assert!(matches!(error, Err(ScrapeSetupError::Tls { .. })));
+}
+
+#[test]
+fn of_several_extractors_the_newest_value_counts() {
+    let start = tokio::time::Instant::now();
+    let at = |s| Some(start + Duration::from_secs(s));
+    let custom = |list: &[(&str, f64)]| list.iter().map(|&(k, v)| (k.to_owned(), v)).collect();
+    let old = Observed {
+        waiting: Some(1.0),
+        running: Some(2.0),
+        custom: custom(&[("a", 1.0), ("b", 2.0)]),
+        at: at(1),
+        ..Default::default()
+    };
+    let new = Observed { waiting: Some(3.0), custom: custom(&[("b", 3.0)]), at: at(2), ..Default::default() };
+    let expected = Observed {
+        waiting: Some(3.0),
+        running: Some(2.0),
+        custom: custom(&[("a", 1.0), ("b", 3.0)]),
+        at: at(2),
+        ..Default::default()
+    };
+    assert_eq!(overlay(&[new.clone(), Observed::default(), old.clone()]), expected);
+    let mut state = State::new(2);
+    state.put(0, old);
+    state.put(1, new);
+    assert_eq!(state.observed, expected);
+}

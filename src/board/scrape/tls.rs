@@ -1,0 +1,140 @@
+//! Board, scraping: TLS towards engines, set up once from the files that a source names.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use epp_plugin_api::SourceSpec;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+
+/// Where systems keep the certificates that they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Why TLS could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsSetupError {
+    #[error("cannot read {path}: {error}")]
+    Unreadable { path: String, error: rustls_pki_types::pem::Error },
+    #[error("expected a certificate in {path}, found none")]
+    NoCertificate { path: String },
+    #[error("expected both clientCertPath and clientKeyPath, found only {found}")]
+    HalfPair { found: &'static str },
+    #[error("cannot use {path}: {error}")]
+    Unusable { path: String, error: rustls::Error },
+    #[error("cannot set up TLS: {0}")]
+    Setup(rustls::Error),
+}
+
+/// Reads the files of a source.
+///
+/// # Errors
+/// If a file cannot be read or does not hold what it should.
+pub fn client_config(source: &SourceSpec) -> Result<Arc<ClientConfig>, TlsSetupError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone());
+    let builder = builder.with_safe_default_protocol_versions().map_err(TlsSetupError::Setup)?;
+    let builder = if source.skip_verify {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+    } else {
+        builder.with_root_certificates(roots(&source.ca_cert_path)?)
+    };
+    let (cert, key) = (source.client_cert_path.as_str(), source.client_key_path.as_str());
+    let config = match (cert.is_empty(), key.is_empty()) {
+        (true, true) => builder.with_no_client_auth(),
+        (true, false) => return Err(TlsSetupError::HalfPair { found: "clientKeyPath" }),
+        (false, true) => return Err(TlsSetupError::HalfPair { found: "clientCertPath" }),
+        (false, false) => {
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|e| unreadable(key, e))?;
+            let unusable = |error| TlsSetupError::Unusable { path: cert.to_owned(), error };
+            builder.with_client_auth_cert(certificates(cert)?, key).map_err(unusable)?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn unreadable(path: &str, error: rustls_pki_types::pem::Error) -> TlsSetupError {
+    TlsSetupError::Unreadable { path: path.to_owned(), error }
+}
+
+fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|e| unreadable(path, e))?;
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|e| unreadable(path, e))?;
+    if certificates.is_empty() {
+        return Err(TlsSetupError::NoCertificate { path: path.to_owned() });
+    }
+    Ok(certificates)
+}
+
+/// The named authority, or the ones that the system trusts.
+fn roots(ca_cert_path: &str) -> Result<RootCertStore, TlsSetupError> {
+    let mut roots = RootCertStore::empty();
+    if !ca_cert_path.is_empty() {
+        for certificate in certificates(ca_cert_path)? {
+            let unusable = |error| TlsSetupError::Unusable { path: ca_cert_path.to_owned(), error };
+            roots.add(certificate).map_err(unusable)?;
+        }
+        return Ok(roots);
+    }
+    let named = std::env::var("SSL_CERT_FILE").ok();
+    let known = SYSTEM_ROOTS.iter().map(ToString::to_string);
+    if let Some(path) = named.into_iter().chain(known).find(|p| Path::new(p).is_file()) {
+        roots.add_parsable_certificates(certificates(&path)?);
+    }
+    Ok(roots)
+}
+
+/// Takes whatever certificate comes, as `insecureSkipVerify` asks for; the handshake itself is checked all the same.
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The name that the certificate must bear.
+///
+/// # Errors
+/// If the host is neither a name nor an address.
+pub fn server_name(host: &str) -> io::Result<ServerName<'static>> {
+    ServerName::try_from(host.to_owned()).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))
+}
