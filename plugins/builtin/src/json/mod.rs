@@ -145,7 +145,10 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// If the grammar is broken, or what `visit` returns.
-    pub fn object(&mut self, mut visit: impl FnMut(&mut Self, Key<'a>) -> Result<(), Fault>) -> Result<Field<()>, Fault> {
+    pub fn object(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, Key<'a>) -> Result<(), Fault>,
+    ) -> Result<Field<()>, Fault> {
         match self.kind()? {
             Kind::Object => {}
             other => return self.other(other),
@@ -172,7 +175,10 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// If the grammar is broken, or what `visit` returns.
-    pub fn array(&mut self, mut visit: impl FnMut(&mut Self, usize) -> Result<(), Fault>) -> Result<Field<usize>, Fault> {
+    pub fn array(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, usize) -> Result<(), Fault>,
+    ) -> Result<Field<usize>, Fault> {
         match self.kind()? {
             Kind::Array => {}
             other => return self.other(other),

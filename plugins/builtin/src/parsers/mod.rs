@@ -1,1 +1,31 @@
-//! Parsers: one file an API.
+//! Parsers: one an API. Each reads a request body in one pass, and the usage off a response.
+
+pub mod anthropic;
+mod draft;
+pub mod openai;
+pub mod passthrough;
+mod response;
+pub mod sglanghttp;
+pub mod vllmhttp;
+
+use std::sync::Arc;
+
+use epp_plugin_api::{BuildContext, BuildError, Instance, ParseError, Parser};
+use serde::Deserialize;
+
+/// Parsers have no parameters; any is a mistake.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParameters {}
+
+fn build(cx: &BuildContext<'_>, parser: impl Parser + 'static) -> Result<Instance, BuildError> {
+    let NoParameters {} = cx.config()?;
+    Ok(Instance { parser: Some(Arc::new(parser)), ..Instance::default() })
+}
+
+fn refuse<T>(why: impl std::fmt::Display) -> Result<T, ParseError> {
+    Err(ParseError(why.to_string()))
+}
+
+#[cfg(test)]
+mod testing;
