@@ -1,1 +1,3 @@
 //! ext_proc
+
+pub mod metrics;

@@ -1,1 +1,3 @@
 //! sched
+
+pub mod metrics;
