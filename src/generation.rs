@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use epp_plugin_api::MetricHub;
 
 use crate::config::plan::Plan;
 use crate::ext_proc::parser_table::ParserTable;
@@ -20,8 +21,8 @@ pub struct Generation {
 
 impl Generation {
     /// Builds the generation of a checked plan.
-    pub fn new(number: u64, plan: Plan, metrics: &Arc<SchedMetrics>) -> Self {
-        let pipeline = Pipeline::new(&plan, metrics.clone());
+    pub fn new(number: u64, plan: Plan, metrics: &Arc<SchedMetrics>, hub: &MetricHub) -> Self {
+        let pipeline = Pipeline::new(&plan, metrics.clone(), hub);
         let parsers = ParserTable::new(&plan, metrics);
         Self { number, plan, pipeline, parsers }
     }

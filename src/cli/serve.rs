@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Parser};
 
 use crate::config::duration::parse_duration;
-use crate::telemetry::log::LogFormat;
+use crate::telemetry::log::Format;
 
 const DEPRECATED: &str = "Refused: configure metrics through engineConfigs";
 
@@ -120,8 +120,8 @@ pub struct Args {
     #[arg(long, value_parser = PossibleValuesParser::new(["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]))]
     pub zap_time_encoding: Option<String>,
     /// How log lines look on stderr.
-    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
-    pub log_format: LogFormat,
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    pub log_format: Format,
     /// Accepted: metrics are open to anyone who reaches the port.
     #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub metrics_endpoint_auth: bool,

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 use crate::app::Settings;
 use crate::cli::serve::Args;
-use crate::config::quantity::parse_quantity;
+use crate::config::quantity::parse_size;
 use crate::ext_proc::context::Options;
 use crate::ext_proc::service::MessageLimits;
 use crate::ext_proc::tls::TlsSettings;
@@ -133,8 +133,8 @@ fn size(flag: &str, text: &str) -> anyhow::Result<Option<usize>> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let bytes = parse_quantity(text).map_err(|why| anyhow!("--{flag}: {why}"))?;
-    let bytes = usize::try_from(bytes).map_err(|_| anyhow!("--{flag}: expected no negative size, found {text:?}"))?;
+    let bytes = parse_size(text).map_err(|why| anyhow!("--{flag}: {why}"))?;
+    let bytes = usize::try_from(bytes).map_err(|_| anyhow!("--{flag}: {text:?} is too large"))?;
     Ok(Some(bytes).filter(|&b| b > 0))
 }
 

@@ -6,15 +6,19 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use epp_plugin_api::{Ledger, Snapshot};
 
-use crate::ext_proc::metrics::RequestMetrics;
+use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::generation::Generations;
+use crate::sched::metrics::StageMetrics;
 
 /// The parts of the picker that a stream uses.
 pub struct Context {
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     pub ledger: Arc<Ledger>,
     pub generations: Generations,
-    pub metrics: Arc<RequestMetrics>,
+    pub metrics: RequestMetrics,
+    pub stages: Arc<StageMetrics>,
+    /// `None` unless asked for.
+    pub streams: Option<Arc<StreamMetrics>>,
     pub options: Options,
     /// Whether the warning about picks from headers alone has been given.
     pub warned_of_headers_only: AtomicBool,

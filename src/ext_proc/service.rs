@@ -16,7 +16,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::ext_proc::context::Context;
-use crate::ext_proc::metrics::StreamGuard;
+use crate::ext_proc::metrics::OpenStream;
 use crate::ext_proc::stream::Stream;
 use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
@@ -84,7 +84,7 @@ impl StreamingService<ProcessingRequest> for Process {
     fn call(&mut self, request: Request<Streaming<ProcessingRequest>>) -> Self::Future {
         let open = Open {
             messages: request.into_inner(),
-            guard: self.0.metrics.stream_opened(),
+            counted: self.0.streams.as_ref().map(|s| s.open()),
             stream: Stream::new(self.0.clone()),
             failed: false,
         };
@@ -96,7 +96,7 @@ impl StreamingService<ProcessingRequest> for Process {
 struct Open {
     messages: Streaming<ProcessingRequest>,
     stream: Stream,
-    guard: StreamGuard,
+    counted: Option<OpenStream>,
     failed: bool,
 }
 
@@ -111,14 +111,14 @@ impl Open {
                 return Some((Ok(answer), self));
             }
             if self.stream.is_over() {
-                self.guard.ended(Code::Ok);
+                self.ended(Code::Ok);
                 return None;
             }
             let message = match self.messages.message().await {
                 Ok(Some(message)) => message,
                 Ok(None) => {
                     self.stream.half_closed(Instant::now());
-                    self.guard.ended(Code::Ok);
+                    self.ended(Code::Ok);
                     return None;
                 }
                 Err(status) => return self.fail(status),
@@ -137,7 +137,36 @@ impl Open {
             _ => status,
         };
         self.failed = true;
-        self.guard.ended(status.code());
+        self.ended(status.code());
         Some((Err(status), self))
+    }
+
+    fn ended(&mut self, code: Code) {
+        if let Some(counted) = &mut self.counted {
+            counted.ends_with(name(code));
+        }
+    }
+}
+
+/// The name of a gRPC status in metrics.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
     }
 }

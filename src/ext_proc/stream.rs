@@ -21,6 +21,7 @@ use crate::ext_proc::wire::{
 };
 use crate::flow::refusal::Refusal;
 use crate::sched::cycle::{Inputs, Outcome};
+use crate::sched::metrics::Stage;
 use crate::sched::subset::Subset;
 
 const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
@@ -198,11 +199,11 @@ impl Stream {
         else {
             return;
         };
-        self.cx.metrics.stages.door.observe((now - head.received).as_secs_f64());
+        self.cx.stages.observe(Stage::Door, now - head.received);
         let generation = self.cx.generations.load_full();
         let began = std::time::Instant::now();
         let result = read(&mut head, body.join(), &generation);
-        self.cx.metrics.stages.parse.observe(began.elapsed().as_secs_f64());
+        self.cx.stages.observe(Stage::Parse, began.elapsed());
         let ReadRequest { request, parser, rewritten } = match result {
             Ok(read) => read,
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
@@ -227,20 +228,20 @@ impl Stream {
         let (routing, load) = self.routing(outcome, head);
         let series =
             self.cx.metrics.series(&request.model, &request.target_model, &request.fairness_id, request.priority);
-        series.accepted(body.len());
+        series.accepted(body.len() as u64);
         let exchange = Exchange {
             received: request.received,
             reader: Some(Reader { parser, path: request.path }),
             stream: request.parsed.stream,
             renamed: Renamed::new(request.model, request.target_model),
             load: Some(load),
-            _running: series.running(),
+            _running: Some(series.running()),
             series,
         };
         self.phase = if skip_response { Phase::Over } else { Phase::Routed(Box::new(exchange)) };
         self.answer_request(routing, body, rewritten.is_some(), messages, trailers);
         self.cx.metrics.request_processed(now.elapsed());
-        self.cx.metrics.stages.reply.observe(began.elapsed().as_secs_f64());
+        self.cx.stages.observe(Stage::Reply, began.elapsed());
     }
 
     fn routing(&self, outcome: Outcome, head: RequestHead) -> (Routing, InFlight) {
@@ -355,7 +356,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: Some(load),
-            _running: series.running(),
+            _running: Some(series.running()),
             series,
         };
         self.phase = Phase::Routed(Box::new(exchange));
@@ -447,6 +448,7 @@ impl Drop for Stream {
             exchange.series.error("ModelServerError");
         }
         self.cx.metrics.response_processed(response.age(now));
+        self.cx.stages.observe(Stage::After, response.age(now));
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Instant as Clock;
 
 use epp_plugin_api::{
-    Charge, Cycle, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger, Load, Next, Picked, ProfileRun, Snapshot,
+    Charge, Cycle, EndpointId, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger, Load, Next, Picked, ProfileRun, Snapshot,
 };
 use tokio::time::Instant;
 
 use crate::flow::admission::admit;
 use crate::flow::refusal::Refusal;
+use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::profile::remember_scores;
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
@@ -34,6 +35,7 @@ pub struct Outcome {
     /// The chosen endpoints, best first, joined by commas: the value of the destination header.
     pub destination: String,
     /// The endpoint that the request goes to.
+    pub id: EndpointId,
     pub target: Arc<EndpointMeta>,
     /// Everyone who got past the filters, with their totals; empty unless asked for.
     pub scores: Vec<(Arc<EndpointMeta>, f64)>,
@@ -67,13 +69,17 @@ impl Pipeline {
             return Err(Refusal::NoCandidates);
         }
         self.produce(&Cycle { snapshot, request, load: load_of(snapshot), now }, work);
-        self.metrics.stages.produce.observe(began.elapsed().as_secs_f64());
+        self.stages.observe(Stage::Produce, began.elapsed());
 
         let scheduling = Clock::now();
         let judged = self.judge(inputs, loads, work);
-        let took = scheduling.elapsed().as_secs_f64();
-        self.metrics.stages.judge.observe(took);
-        self.metrics.scheduled(took, &request.target_model, judged.as_ref().ok().map(|o| &*o.target));
+        let took = scheduling.elapsed();
+        self.stages.observe(Stage::Judge, took);
+        self.metrics.scheduled(took);
+        match &judged {
+            Ok(outcome) => self.metrics.succeeded(&request.target_model, outcome.id, &outcome.target),
+            Err(_) => self.metrics.failed(&request.target_model),
+        }
         judged
     }
 
@@ -81,7 +87,7 @@ impl Pipeline {
         for p in &self.producers {
             let began = Clock::now();
             if let Err(why) = p.producer.produce(cx, &mut work.columns) {
-                self.metrics.producer_failed(&p.name);
+                p.failures.inc();
                 tracing::debug!(producer = p.name, why, "producer failed, its data reads as missing");
             }
             p.produce.observe(began.elapsed());
@@ -132,6 +138,7 @@ impl Pipeline {
         let scored = &work.scored[decision.primary];
         Ok(Outcome {
             destination,
+            id: snapshot.id(target),
             target: snapshot.meta(target).clone(),
             scores: scored.iter().map(|(idx, total)| (snapshot.meta(*idx).clone(), *total)).collect(),
             headers: decision.headers,

@@ -2,6 +2,7 @@
 //! pure: time and randomness come in, and nothing here does I/O.
 
 pub mod cycle;
+pub mod failures;
 pub mod metrics;
 pub mod pipeline;
 pub mod profile;

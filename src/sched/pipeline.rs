@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{EndpointId, Producer, ProfileHandler, Saturation};
+use epp_plugin_api::{EndpointId, MetricHub, Producer, ProfileHandler, Saturation};
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 
 use crate::config::plan::{Plan, Planned};
-use crate::sched::metrics::{SchedMetrics, Timer};
+use crate::sched::failures::ProducerFailures;
+use crate::sched::metrics::{SchedMetrics, StageMetrics, Timer};
 use crate::sched::profile::{Profile, Weighted};
 use crate::sched::scratch::ScratchPool;
 
@@ -19,6 +21,7 @@ pub struct Pipeline {
     pub(super) handler_decide: Timer,
     pub(super) saturation: Arc<dyn Saturation>,
     pub(super) metrics: Arc<SchedMetrics>,
+    pub(super) stages: Arc<StageMetrics>,
     pub(super) scratches: ScratchPool,
     /// Held from the first look at what is in flight until the pick is counted there, so that no two requests leave
     /// for one free place.
@@ -31,6 +34,7 @@ pub struct NamedProducer {
     pub producer: Arc<dyn Producer>,
     pub produce: Timer,
     pub picked: Timer,
+    pub failures: Counter,
 }
 
 impl Pipeline {
@@ -38,8 +42,9 @@ impl Pipeline {
     ///
     /// # Panics
     /// If the plan refers to a plugin that does not play the role.
-    pub fn new(plan: &Plan, metrics: Arc<SchedMetrics>) -> Self {
-        let timer = |point: &str, p: &Planned| metrics.timer(point, p.kind.reported, &p.name);
+    pub fn new(plan: &Plan, metrics: Arc<SchedMetrics>, hub: &MetricHub) -> Self {
+        let failures = hub.families::<ProducerFailures>();
+        let timer = |point: &'static str, p: &Planned| metrics.timer(point, p.kind.reported, &p.name);
         let plugin = |at: usize| &plan.plugins[at];
         let profiles = plan
             .profiles
@@ -79,6 +84,7 @@ impl Pipeline {
                     producer: role(p.instance.producer.as_ref(), p, "producer"),
                     produce: timer("DataProducer", p),
                     picked: timer("PreRequest", p),
+                    failures: failures.of(p.kind.reported, &p.name),
                 }
             })
             .collect();
@@ -92,6 +98,7 @@ impl Pipeline {
             handler_decide: timer("ProcessProfilesResults", handler),
             saturation: role(saturation.instance.saturation.as_ref(), saturation, "saturation detector"),
             metrics,
+            stages: StageMetrics::of(hub),
             scratches: ScratchPool::default(),
             judging: Mutex::new(()),
         }
@@ -102,6 +109,7 @@ impl Pipeline {
         for p in &self.producers {
             p.producer.forget(id);
         }
+        self.metrics.forget(id);
     }
 }
 
