@@ -1,1 +1,3 @@
-//! cli
+//! One file per subcommand.
+
+pub mod check;
