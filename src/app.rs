@@ -20,13 +20,13 @@ use crate::config::plan::Plan;
 use crate::config::{self, Environment};
 use crate::ext_proc::context::{Context, Options};
 use crate::ext_proc::health::Health;
-use crate::ext_proc::metrics::RequestMetrics;
+use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::ext_proc::server::{listen, serve as serve_streams, serve_health};
 use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
 use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
 use crate::generation::{Generation, Generations};
-use crate::sched::metrics::SchedMetrics;
+use crate::sched::metrics::{SchedMetrics, StageMetrics};
 use crate::tasks::Tasks;
 use crate::telemetry;
 
@@ -78,10 +78,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let plan = load_plan(&settings, &hub)?;
     let discovery = plan.required_discovery()?;
 
-    let sched_metrics = hub.families::<SchedMetrics>();
-    let generation = Generation::new(1, plan, &sched_metrics);
+    let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
     let generations: Generations = Arc::new(ArcSwap::from_pointee(generation));
-    let request_metrics = RequestMetrics::of(&hub, settings.stream_metrics);
     telemetry::process::register(&hub);
 
     let (ready, is_ready) = watch::channel(false);
@@ -114,7 +112,9 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         snapshots: board.snapshots(),
         ledger: board.ledger().clone(),
         generations,
-        metrics: request_metrics,
+        metrics: RequestMetrics::new(&hub),
+        stages: StageMetrics::of(&hub),
+        streams: settings.stream_metrics.then(|| StreamMetrics::of(&hub)),
         options: settings.options.clone(),
         warned_of_headers_only: AtomicBool::new(false),
     });

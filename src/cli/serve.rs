@@ -120,7 +120,7 @@ pub struct Args {
     #[arg(long, value_parser = PossibleValuesParser::new(["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]))]
     pub zap_time_encoding: Option<String>,
     /// How log lines look on stderr.
-    #[arg(long, value_enum, default_value_t = Format::Json)]
+    #[arg(long, value_name = "json|text", default_value = "json")]
     pub log_format: Format,
     /// Accepted: metrics are open to anyone who reaches the port.
     #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]

@@ -19,17 +19,18 @@ pub fn create_missing(instances: &mut Instances<'_>, sink: &Sink, notices: &mut 
             if is_written(&key, instances) {
                 continue;
             }
-            if let Err(why) = create(&key, reader, instances) {
-                if whole {
-                    let slot = instances.at(reader);
-                    let message = format!("{why}missing data key {key}, consumed by {}", slot.label());
-                    sink.add(slot.place(), &slot.path, message);
-                }
+            if let Err(why) = create(&key, reader, instances)
+                && whole
+            {
+                let slot = instances.at(reader);
+                let message = format!("{why}missing data key {key}, consumed by {}", slot.label());
+                sink.add(slot.place(), &slot.path, message);
             }
         }
         reader += 1;
     }
-    for slot in instances.all() {
+    // What was added by itself does without optional data as a matter of course.
+    for slot in instances.all().iter().filter(|slot| slot.place().is_some()) {
         let keys = slot.keys().map_or(&[][..], |keys| &keys.optional_reads);
         for key in keys.iter().filter(|key| !is_written(key, instances)) {
             let message = format!("{}: optional data key {key} has no producer", slot.label());

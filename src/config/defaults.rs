@@ -144,10 +144,10 @@ fn add_parsers(document: &mut Document, instances: &mut Instances<'_>, sink: &Si
         }
     }
     for parser in &document.parsers {
-        if instances.find(&parser.value).is_none() {
-            if let Some(kind) = instances.plugin_type(&parser.value) {
-                instances.add(kind, Origin::Default);
-            }
+        if instances.find(&parser.value).is_none()
+            && let Some(kind) = instances.plugin_type(&parser.value)
+        {
+            instances.add(kind, Origin::Default);
         }
     }
 }

@@ -112,11 +112,11 @@ fn sources(document: &Document, instances: &Instances<'_>, sink: &Sink) -> Vec<S
     if document.sources.is_empty() {
         sink.add(None, "dataLayer.sources", "expected a data source such as metrics-data-source, found none");
     }
-    if let Some(syncer) = &document.syncer {
-        if let Some(at) = instances.named(syncer) {
-            let message = format!("expected a cross-replica syncer, found {}", instances.at(at).label());
-            sink.add(syncer.place, &syncer.path, message);
-        }
+    if let Some(syncer) = &document.syncer
+        && let Some(at) = instances.named(syncer)
+    {
+        let message = format!("expected a cross-replica syncer, found {}", instances.at(at).label());
+        sink.add(syncer.place, &syncer.path, message);
     }
     let mut plans = Vec::new();
     for source in &document.sources {
@@ -165,4 +165,4 @@ fn check_stability(instances: &Instances<'_>, env: &Environment<'_>, sink: &Sink
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

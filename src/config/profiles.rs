@@ -28,16 +28,16 @@ fn resolve_one(profile: &ProfileEntry, instances: &Instances<'_>, sink: &Sink) -
         if slot.is(Kind::Scorer) {
             plan.scorers.push((at, item.weight.unwrap_or(1.0)));
         }
-        if slot.is(Kind::Picker) {
-            if let Some(first) = picker.replace(at) {
-                let message = format!(
-                    "profile {:?} has two pickers, {:?} and {:?}, expected one",
-                    profile.name,
-                    instances.at(first).name,
-                    slot.name
-                );
-                sink.add(item.plugin.place.or(slot.place()), &item.plugin.path, message);
-            }
+        if slot.is(Kind::Picker)
+            && let Some(first) = picker.replace(at)
+        {
+            let message = format!(
+                "profile {:?} has two pickers, {:?} and {:?}, expected one",
+                profile.name,
+                instances.at(first).name,
+                slot.name
+            );
+            sink.add(item.plugin.place.or(slot.place()), &item.plugin.path, message);
         }
     }
     match picker {
@@ -53,9 +53,16 @@ fn resolve_one(profile: &ProfileEntry, instances: &Instances<'_>, sink: &Sink) -
 /// Finds the one profile handler and asks it whether it can work with the profiles.
 pub fn handler(document: &Document, instances: &Instances<'_>, sink: &Sink) -> Option<usize> {
     let mut handlers = (0..instances.all().len()).filter(|at| instances.at(*at).is(Kind::ProfileHandler));
+    // Names given twice are a mistake of their own.
+    let mut names: Vec<&str> = Vec::new();
+    for profile in &document.profiles {
+        if !names.contains(&profile.name.as_str()) {
+            names.push(&profile.name);
+        }
+    }
     let Some(handler) = handlers.next() else {
-        if !instances.any_unknown() {
-            let message = format!("expected a profile handler for {} profiles, found none", document.profiles.len());
+        if !instances.any_unknown() && names.len() > 1 {
+            let message = format!("expected a profile handler for {} profiles, found none", names.len());
             sink.add(document.profiles_place, "schedulingProfiles", message);
         }
         return None;
@@ -65,7 +72,6 @@ pub fn handler(document: &Document, instances: &Instances<'_>, sink: &Sink) -> O
         let message = format!("expected one profile handler, found {:?} and {:?}", first.name, other.name);
         sink.add(other.place(), &other.path, message);
     }
-    let names: Vec<&str> = document.profiles.iter().map(|profile| profile.name.as_str()).collect();
     let built = instances.at(handler).instance().and_then(|instance| instance.handler.as_ref());
     if let Some(Err(message)) = built.map(|built| built.check(&names)) {
         let message = format!("profile handler {:?}: {message}", instances.at(handler).name);

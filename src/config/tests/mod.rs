@@ -1,7 +1,8 @@
 //! What a config becomes, and what is refused with which words.
 
+mod golden;
 mod refused;
-mod registry;
+pub mod registry;
 
 use std::sync::Arc;
 
