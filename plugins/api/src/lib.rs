@@ -13,6 +13,7 @@ mod parse;
 mod plugin;
 mod registry;
 mod request;
+mod rewrite;
 mod snapshot;
 mod specs;
 
@@ -29,5 +30,6 @@ pub use plugin::{
 };
 pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
 pub use request::{HeaderEdits, Headers, InferenceRequest};
+pub use rewrite::{ModelRestorer, restore_model, rewrite_model};
 pub use snapshot::{Adapters, Observed, Snapshot, SnapshotRow};
 pub use specs::{CustomMetric, DiscoverySpec, EngineMapping, ExtractorSpec, Selector, SourceSpec};
