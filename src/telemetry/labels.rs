@@ -7,7 +7,7 @@ use epp_plugin_api::{MetricFamilies, MetricHub};
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 
-/// What stands for every value that came after the set was full, or that is too long for a label.
+/// What stands for every value that came after the set was full, and for those that no label should hold.
 pub const OTHER: &str = "other";
 
 /// How many values a set admits.
@@ -22,10 +22,11 @@ const LONGEST_VALUE: usize = 512;
 pub struct BoundedValues(RwLock<HashSet<Arc<str>, foldhash::fast::RandomState>>);
 
 impl BoundedValues {
-    /// The value as a label: itself if it is empty, known, or there is room for it; else [`OTHER`].
+    /// The value as a label: itself if it is empty, known, or there is room for it; else [`OTHER`], and so for values that
+    /// are too long or hold control characters.
     pub fn admit(&self, value: &str) -> Arc<str> {
-        if value.is_empty() || value == OTHER || value.len() > LONGEST_VALUE {
-            return if value.is_empty() { value } else { OTHER }.into();
+        if value.is_empty() {
+            return value.into();
         }
         {
             let known = self.0.read();
@@ -35,6 +36,9 @@ impl BoundedValues {
             if known.len() >= MOST_VALUES {
                 return OTHER.into();
             }
+        }
+        if value == OTHER || value.len() > LONGEST_VALUE || value.contains(char::is_control) {
+            return OTHER.into();
         }
         let mut known = self.0.write();
         if let Some(value) = known.get(value) {
@@ -98,8 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn a_value_too_long_for_a_label_is_other() {
+    fn a_value_that_no_label_should_hold_is_other() {
         let values = BoundedValues::default();
+        assert_eq!(&*values.admit("a\rb"), "other");
         assert_eq!(&*values.admit(&"m".repeat(513)), "other");
         assert_eq!(&*values.admit(&"m".repeat(512)), "m".repeat(512));
     }

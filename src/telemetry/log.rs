@@ -307,6 +307,29 @@ mod tests {
         }
     }
 
+    /// Takes nothing, as a closed pipe does.
+    struct Broken;
+
+    impl io::Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_written_is_lost_and_nothing_else() {
+        let mut went_on = false;
+        with_default(subscriber(Format::Json, Detail::Info, || Broken), || {
+            tracing::error!("m");
+            went_on = true;
+        });
+        assert!(went_on);
+    }
+
     #[test]
     fn a_panic_quotes_only_fixed_texts() {
         assert_eq!(fixed_text(&"a fixed text"), Some("a fixed text"));

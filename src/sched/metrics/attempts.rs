@@ -140,12 +140,17 @@ impl Attempts {
     }
 
     pub fn succeeded(&self, model: &str, id: EndpointId, meta: &EndpointMeta) {
-        {
+        let move_known = |model: &str| {
             let endpoints = self.endpoints.read();
             let endpoint = endpoints.get(id.slot()).and_then(Option::as_ref).filter(|e| e.serial == id.serial());
-            if let Some(series) = endpoint.and_then(|e| e.by_model.get(model)) {
-                return series.inc();
-            }
+            endpoint.and_then(|e| e.by_model.get(model)).map(Series::inc).is_some()
+        };
+        if move_known(model) {
+            return;
+        }
+        let model = self.values.models.admit(model);
+        if move_known(&model) {
+            return;
         }
         let mut endpoints = self.endpoints.write();
         if endpoints.len() <= id.slot() {
@@ -159,15 +164,18 @@ impl Attempts {
     }
 
     pub fn failed(&self, model: &str) {
-        if let Some(series) = self.nowhere.read().by_model.get(model) {
-            return series.inc();
+        let move_known = |model: &str| self.nowhere.read().by_model.get(model).map(Series::inc).is_some();
+        if move_known(model) {
+            return;
         }
-        self.count(&mut self.nowhere.write(), FAILURE, model);
+        let model = self.values.models.admit(model);
+        if !move_known(&model) {
+            self.count(&mut self.nowhere.write(), FAILURE, model);
+        }
     }
 
-    /// Counts for a model that may not have its series yet, or never will.
-    fn count(&self, endpoint: &mut Endpoint, status: &'static str, model: &str) {
-        let mut model = self.values.models.admit(model);
+    /// Counts for an admitted model that may not have its series yet, or never will.
+    fn count(&self, endpoint: &mut Endpoint, status: &'static str, mut model: Arc<str>) {
         if !endpoint.by_model.contains_key(&model) && self.n_series.load(Relaxed) >= MOST_SERIES {
             model = OTHER.into();
         }
