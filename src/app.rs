@@ -7,16 +7,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use epp_plugin_api::{MetricHub, PluginType, Slots};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::admin;
+use crate::admin::{self, ConfigState, PluginState};
 use crate::board::scrape::{Scraper, ScrapeSettings, SourceSettings};
 use crate::board::{self, Board};
-use crate::config::plan::Plan;
+use crate::config::plan::{Plan, Planned};
 use crate::config::{self, Environment};
 use crate::ext_proc::context::{Context, Options};
 use crate::ext_proc::health::Health;
@@ -83,12 +83,13 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     telemetry::process::register(&hub);
 
     let (ready, is_ready) = watch::channel(false);
-    let board_cell = Arc::new(arc_swap::ArcSwapOption::<Board>::empty());
+    let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
     let pages = admin::Sources {
-        page: hub.clone(),
+        metrics: hub.clone(),
         ready: is_ready,
-        endpoints: admin_endpoints(board_cell.clone()),
-        generations: generations.clone(),
+        endpoints: endpoints_page(board_cell.clone()),
+        config: config_page(generations.clone()),
+        plugins: plugins_page(generations.clone()),
         pprof: settings.pprof,
     };
     let admin_listener = listen(settings.metrics_port)?;
@@ -232,10 +233,33 @@ fn board_settings(settings: &Settings, plan: &Plan, discovery: usize) -> board::
     }
 }
 
-fn admin_endpoints(board: Arc<arc_swap::ArcSwapOption<Board>>) -> admin::Endpoints {
+fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {
     Arc::new(move || match board.load().as_ref() {
         Some(board) => serde_json::to_value(board.report()).unwrap_or_default(),
         None => serde_json::Value::Null,
+    })
+}
+
+fn config_page(generations: Generations) -> Arc<dyn Fn() -> ConfigState + Send + Sync> {
+    Arc::new(move || {
+        let generation = generations.load();
+        ConfigState {
+            effective: generation.plan.effective.clone(),
+            generation: generation.number,
+            last_error: None,
+        }
+    })
+}
+
+fn plugins_page(generations: Generations) -> Arc<dyn Fn() -> Vec<PluginState> + Send + Sync> {
+    Arc::new(move || {
+        let plugins = &generations.load().plan.plugins;
+        let state = |p: &Planned| PluginState {
+            name: p.name.clone(),
+            plugin_type: p.kind.reported,
+            state: p.instance.state.clone(),
+        };
+        plugins.iter().map(state).collect()
     })
 }
 

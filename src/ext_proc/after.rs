@@ -50,7 +50,7 @@ impl Response {
             streaming: events || exchange.is_some_and(|e| e.stream),
             failed,
             parser: reader.map(|r| r.parser.parser.response(&r.path, kind)),
-            restorer: renamed.map(|r| ModelRestorer::new(&r.target, &r.client)),
+            restorer: renamed.and_then(|r| ModelRestorer::new(&r.target, &r.client)),
             bytes: 0,
             first_chunk: None,
             last_chunk: None,
@@ -85,7 +85,7 @@ impl Response {
         }
         self.read(&chunk, end, exchange);
         let Some(restorer) = &mut self.restorer else { return chunk };
-        let mut out = match restorer.feed(&chunk) {
+        let mut out = match restorer.push(&chunk) {
             Cow::Borrowed(_) => chunk.clone(),
             Cow::Owned(changed) => Bytes::from(changed),
         };
