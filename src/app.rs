@@ -95,7 +95,12 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let admin_listener = listen(settings.metrics_port)?;
     log_port("metrics", &admin_listener);
     let admin_tasks = tasks.clone();
-    tasks.spawn("admin", async move { admin::serve(admin_listener, admin::router(pages), admin_tasks.stopping()).await });
+    tasks.spawn("admin", async move {
+        let stop = async move { admin_tasks.stopping().await };
+        if let Err(why) = admin::serve(admin_listener, admin::router(pages), stop).await {
+            tracing::error!(%why, "the metrics port failed");
+        }
+    });
 
     let scraper = Scraper::new(scrape_settings(&settings, &generations.load().plan), &hub)?;
     let board = Board::open(

@@ -11,21 +11,35 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use crate::app;
 use crate::telemetry::log;
 
+/// What there is beside serving.
+#[derive(Debug, Parser)]
+#[command(name = "epp", max_term_width = 110)]
+struct Tools {
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Tool {
+    Check(check::Args),
+    Engine(engine::Args),
+    Pick(pick::Args),
+}
+
 /// Runs what the arguments ask for. The first one may name a subcommand; otherwise they are the flags of serving.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    let subcommand = args.get(1).and_then(|a| a.to_str()).unwrap_or_default().to_owned();
-    // A subcommand parses what follows its name.
-    let rest = || args.iter().skip(1).cloned();
-    match subcommand.as_str() {
-        "check" => check::run(&check::Args::parse_from(rest()), app::registry()),
-        "engine" => tool(engine::run(engine::Args::parse_from(rest()))),
-        "pick" => tool(pick::run(pick::Args::parse_from(rest()))),
-        _ => serve(&serve::Args::parse_from(args)),
+    if !matches!(args.get(1).and_then(|a| a.to_str()), Some("check" | "engine" | "pick")) {
+        return serve(&serve::Args::parse_from(args));
+    }
+    match Tools::parse_from(args).tool {
+        Tool::Check(args) => check::run(&args, app::registry()),
+        Tool::Engine(args) => tool(engine::run(args)),
+        Tool::Pick(args) => tool(pick::run(args)),
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
-use clap::Parser;
 use hyper_util::rt::TokioIo;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
@@ -15,7 +14,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_prost::ProstCodec;
 
-use crate::cli::insecure::AnyCertificate;
+use crate::trust::AcceptAny;
 use crate::ext_proc::answer::DESTINATION;
 use crate::ext_proc::wire::{
     HeaderMap, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse, Request, Response,
@@ -24,8 +23,7 @@ use crate::ext_proc::wire::{
 const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
 /// Asks a running picker for an endpoint.
-#[derive(Clone, Debug, Parser)]
-#[command(name = "epp pick", max_term_width = 110)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Address of the picker's ext_proc port.
     #[arg(default_value = "127.0.0.1:9002", value_name = "HOST:PORT")]
@@ -134,7 +132,7 @@ async fn connect(args: &Args) -> anyhow::Result<Channel> {
     let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate::default()))
+        .with_custom_certificate_verifier(Arc::new(AcceptAny::new()))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
     let (connector, address) = (TlsConnector::from(Arc::new(config)), args.address.clone());
