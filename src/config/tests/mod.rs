@@ -6,6 +6,8 @@ pub mod registry;
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::plan::Origin;
 
@@ -116,6 +118,7 @@ fn what_is_added_says_why() {
 fn the_written_config_is_read_as_the_same_plan() {
     for text in [
         String::new(),
+        RICH.to_owned(),
         doc(&[], "", ""),
         doc(&["{type: prefix-cache-scorer, name: 'a: b', parameters: {}}", "{type: random-picker}"], "", ""),
         doc(
@@ -259,5 +262,40 @@ fn an_unchanged_plugin_is_taken_over() {
 fn versions_may_be_left_out_and_a_second_document_is_ignored() {
     for head in ["", "kind: EndpointPickerConfig\n", "apiVersion: llm-d.ai/v1alpha1\n", HEAD] {
         plan(&doc(&[], "", "---\nwibble: 1\n").replace(HEAD, head));
+    }
+}
+
+/// A config that uses most of what there is.
+const RICH: &str = "apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [haPopulateNonLeaderDatastore=false]
+plugins:
+- &d {type: file-discovery, parameters: {path: e.yaml}}
+- type: prefix-cache-scorer
+  name: again
+- {type: load-aware-scorer, parameters: {threshold: 10}}
+- {type: random-picker}
+- {type: metrics-data-source}
+- {type: core-metrics-extractor}
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: again, weight: 1.5}, {pluginRef: load-aware-scorer}]
+dataLayer:
+  discovery: {pluginRef: file-discovery}
+  sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]
+flowControl: {maxBytes: 10Gi, defaultRequestTTL: 60s, priorityBands: [{priority: 1}], saturationDetector: {}}
+requestHandler: {parsers: [{pluginRef: openai-parser}]}
+objectives: {high: 1}
+";
+
+proptest! {
+    #[test]
+    fn a_torn_config_either_comes_back_or_says_why(at in 0..RICH.len(), cut in 0..12_usize, put in "[-a-z0-9:{}\\[\\],'\"&* \n]{0,3}") {
+        let cut = RICH.len().min(at + cut);
+        let text = format!("{}{put}{}", &RICH[..at], &RICH[cut..]);
+        match loaded(&text) {
+            Ok(_) => comes_back(&text),
+            Err(mistakes) => prop_assert!(!mistakes.is_empty(), "{}", text),
+        }
     }
 }
