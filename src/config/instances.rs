@@ -158,7 +158,10 @@ impl<'a> Instances<'a> {
                 let (reads, optional_reads, writes) = cx.into_keys();
                 Some((instance, Keys { reads, optional_reads, writes }))
             }
-            Err(BuildError(mistakes)) => {
+            Err(BuildError(mut mistakes)) => {
+                if mistakes.is_empty() {
+                    mistakes = BuildError::new("cannot be built, for a reason it does not give").0;
+                }
                 for mistake in mistakes {
                     let within = parameters.and_then(|node| locate(node, &mistake.path));
                     let place = mistake.place.or(within).or(parameters.map(|node| node.place)).or(slot.place());

@@ -1,15 +1,20 @@
 //! The sample configs in `config/` say what they seem to say.
 
-use super::{comes_back, plan};
+use super::{Registry, comes_back, plan_with};
+
+/// The plugin types that the samples are read with.
+fn registry() -> Registry {
+    super::registry::REGISTRY
+}
 
 fn golden(name: &str) {
     let path = format!("{}/config/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("a sample is in the repository");
-    let plan = plan(&text);
+    let plan = plan_with(registry(), &text);
     assert_eq!(plan.notices, []);
     assert!(plan.required_discovery().is_ok());
     insta::assert_snapshot!(name, plan.effective);
-    comes_back(&text);
+    comes_back(registry(), &text);
 }
 
 #[test]

@@ -6,34 +6,38 @@ pub mod registry;
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::plan::Origin;
 
 const HEAD: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
 const DISCOVERY: &str = "{type: file-discovery, parameters: {path: e.yaml}}";
 
-/// Loads with nothing before.
-fn loaded(text: &str) -> Result<Plan, Vec<Mistake>> {
-    reloaded(text, None)
+type Registry = &'static [&'static PluginType];
+
+fn load_with(registry: Registry, text: &str, previous: Option<&Plan>) -> Result<Plan, Vec<Mistake>> {
+    let environment = Environment {
+        registry,
+        slots: &Slots::default(),
+        metrics: &MetricHub::default(),
+        staleness: Duration::from_secs(5),
+        allow_experimental: false,
+        previous,
+    };
+    load(text, &environment)
 }
 
-fn reloaded(text: &str, previous: Option<&Plan>) -> Result<Plan, Vec<Mistake>> {
-    let (slots, metrics) = (Slots::default(), MetricHub::default());
-    load(
-        text,
-        &Environment {
-            registry: registry::REGISTRY,
-            slots: &slots,
-            metrics: &metrics,
-            staleness: Duration::from_secs(5),
-            allow_experimental: false,
-            previous,
-        },
-    )
+fn loaded(text: &str) -> Result<Plan, Vec<Mistake>> {
+    load_with(registry::REGISTRY, text, None)
+}
+
+fn plan_with(registry: Registry, text: &str) -> Plan {
+    load_with(registry, text, None).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes:?}"))
 }
 
 fn plan(text: &str) -> Plan {
-    loaded(text).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes:?}"))
+    plan_with(registry::REGISTRY, text)
 }
 
 /// A config as text: file discovery, `plugins` as flow mappings, `data` inside dataLayer, `top` at the end.
@@ -77,9 +81,9 @@ fn without_places(value: &Value) -> String {
     }
 }
 
-fn comes_back(text: &str) {
-    let first = plan(text);
-    let again = plan(&first.effective);
+fn comes_back(registry: Registry, text: &str) {
+    let first = plan_with(registry, text);
+    let again = plan_with(registry, &first.effective);
     assert_eq!(shape(&first), shape(&again), "{}", first.effective);
     assert_eq!(without_comments(&first.effective), again.effective);
 }
@@ -116,6 +120,7 @@ fn what_is_added_says_why() {
 fn the_written_config_is_read_as_the_same_plan() {
     for text in [
         String::new(),
+        RICH.to_owned(),
         doc(&[], "", ""),
         doc(&["{type: prefix-cache-scorer, name: 'a: b', parameters: {}}", "{type: random-picker}"], "", ""),
         doc(
@@ -130,7 +135,7 @@ fn the_written_config_is_read_as_the_same_plan() {
             "schedulingProfiles: [{name: d, plugins: [{pluginRef: decode-filter}, {pluginRef: queue-scorer, weight: 2.5}, {pluginRef: queue-scorer, weight: -1}]}]\nparser: {pluginRef: vllmhttp-parser}\n",
         ),
     ] {
-        comes_back(&text);
+        comes_back(registry::REGISTRY, &text);
     }
 }
 
@@ -246,7 +251,7 @@ fn optional_data_without_a_producer_is_noticed() {
 fn an_unchanged_plugin_is_taken_over() {
     let first = plan(&doc(&["{type: queue-scorer}", "{type: load-aware-scorer, parameters: {threshold: 1}}"], "", ""));
     let text = doc(&["{type: load-aware-scorer, parameters: {threshold: 2}}", "{type: queue-scorer}"], "", "");
-    let second = reloaded(&text, Some(&first)).unwrap();
+    let second = load_with(registry::REGISTRY, &text, Some(&first)).unwrap();
     let scorer = |plan: &Plan, name: &str| {
         plan.plugins.iter().find(|p| p.name == name).and_then(|p| p.instance.scorer.clone()).unwrap()
     };
@@ -259,5 +264,40 @@ fn an_unchanged_plugin_is_taken_over() {
 fn versions_may_be_left_out_and_a_second_document_is_ignored() {
     for head in ["", "kind: EndpointPickerConfig\n", "apiVersion: llm-d.ai/v1alpha1\n", HEAD] {
         plan(&doc(&[], "", "---\nwibble: 1\n").replace(HEAD, head));
+    }
+}
+
+/// A config that uses most of what there is.
+const RICH: &str = "apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [haPopulateNonLeaderDatastore=false]
+plugins:
+- &d {type: file-discovery, parameters: {path: e.yaml}}
+- type: prefix-cache-scorer
+  name: again
+- {type: load-aware-scorer, parameters: {threshold: 10}}
+- {type: random-picker}
+- {type: metrics-data-source}
+- {type: core-metrics-extractor}
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: again, weight: 1.5}, {pluginRef: load-aware-scorer}]
+dataLayer:
+  discovery: {pluginRef: file-discovery}
+  sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]
+flowControl: {maxBytes: 10Gi, defaultRequestTTL: 60s, priorityBands: [{priority: 1}], saturationDetector: {}}
+requestHandler: {parsers: [{pluginRef: openai-parser}]}
+objectives: {high: 1}
+";
+
+proptest! {
+    #[test]
+    fn a_torn_config_either_comes_back_or_says_why(at in 0..RICH.len(), cut in 0..12_usize, put in "[-a-z0-9:{}\\[\\],'\"&* \n]{0,3}") {
+        let cut = RICH.len().min(at + cut);
+        let text = format!("{}{put}{}", &RICH[..at], &RICH[cut..]);
+        match loaded(&text) {
+            Ok(_) => comes_back(registry::REGISTRY, &text),
+            Err(mistakes) => prop_assert!(!mistakes.is_empty(), "{}", text),
+        }
     }
 }
