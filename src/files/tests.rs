@@ -68,7 +68,11 @@ async fn follows_replacements_and_writes_in_place() {
     let (mut contents, _tasks) = start(&dir, "f").await;
     for i in 1..6 {
         let text = i.to_string();
-        if i % 2 == 0 { dir.write("f", &text) } else { dir.replace("f", &text) }
+        if i % 2 == 0 {
+            dir.write("f", &text)
+        } else {
+            dir.replace("f", &text)
+        }
         until(&mut contents, &text).await;
     }
 }

@@ -29,7 +29,7 @@ impl Candidates {
         self.rows = rows;
         self.words.clear();
         self.words.resize(rows.div_ceil(64), u64::MAX);
-        if rows % 64 != 0
+        if !rows.is_multiple_of(64)
             && let Some(last) = self.words.last_mut()
         {
             *last = (1 << (rows % 64)) - 1;

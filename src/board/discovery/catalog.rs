@@ -1,4 +1,4 @@
-//! Which endpoints there are by the file, the addresses of its host names, and what was known before.
+//! Board, discovery: which endpoints there are by the file, the addresses of its names, and what was known before.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -48,6 +48,11 @@ impl Catalog {
         }
         self.good.extend(file.entries.iter().map(|e| (e.name.clone(), e.clone())));
         self.file = file;
+    }
+
+    /// The version of the file that was taken last.
+    pub fn file(&self) -> &EndpointsFile {
+        &self.file
     }
 
     /// The host names that need an address.

@@ -1,4 +1,4 @@
-//! Reads the endpoints file: one mistake in an entry costs that entry, one of syntax the whole file.
+//! Board, discovery: reads the endpoints file. A mistake in an entry costs that entry, one of syntax the whole file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

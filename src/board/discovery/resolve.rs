@@ -1,4 +1,4 @@
-//! Turns host names into addresses, and does so again from time to time: Envoy takes addresses only.
+//! Board, discovery: turns host names into addresses, again and again, for Envoy takes addresses only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;

@@ -21,10 +21,10 @@ fn reads_what_yaml_allows() {
     for (text, expected) in [
         ("endpoints: [{name: a, address: 127.0.0.1, port: \"1\"}]", vec![a]),
         ("endpoints: [{name: a, address: 127.0.0.1, port: 1}]", vec![a]),
-        ("endpoints:\n- name: a\n  address: 127.0.0.1\n  port: '1'\n- name: b\n  address: ::1\n  port: 2\n", vec![
-            a,
-            "default/b@::1:2",
-        ]),
+        (
+            "endpoints:\n- name: a\n  address: 127.0.0.1\n  port: '1'\n- name: b\n  address: ::1\n  port: 2\n",
+            vec![a, "default/b@::1:2"],
+        ),
         ("{\"endpoints\":[{\"name\":\"a\",\"address\":\"127.0.0.1\",\"port\":\"1\"}]}", vec![a]),
         ("endpoints:\r\n- name: a\r\n  address: 127.0.0.1\r\n  port: \"1\"\r\n", vec![a]),
         ("Endpoints: [{NAME: a, Address: 127.0.0.1, PORT: \"1\"}]", vec![a]),
