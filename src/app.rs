@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::admin::{self, ConfigState, PluginState};
-use crate::board::scrape::{Scraper, ScrapeSettings, SourceSettings};
+use crate::board::scrape::{ScrapeSettings, Scraper, SourceSettings};
+use crate::board::asking::Asking;
 use crate::board::{self, Board};
 use crate::config::plan::{Plan, Planned};
 use crate::config::{self, Environment};
@@ -103,13 +104,9 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     });
 
     let scraper = Scraper::new(scrape_settings(&settings, &generations.load().plan), &hub)?;
-    let board = Board::open(
-        board_settings(&settings, &generations.load().plan, discovery),
-        scraper,
-        tasks.clone(),
-        &hub,
-    )
-    .await?;
+    let asking = Box::new(Asking { scraper, tasks: tasks.clone() });
+    let board_settings = board_settings(&settings, &generations.load().plan, discovery);
+    let board = Board::open(board_settings, asking, &tasks, &hub).await?;
     let forgetting = generations.clone();
     board.on_gone(Box::new(move |id| forgetting.load().pipeline.forget(id)));
     board_cell.store(Some(board.clone()));

@@ -12,4 +12,5 @@ pub mod generation;
 pub mod sched;
 pub mod tasks;
 pub mod telemetry;
+pub mod trust;
 pub mod yaml;

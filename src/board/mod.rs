@@ -1,5 +1,6 @@
 //! Board, room 4 and what keeps it up to date: which endpoints there are and what their engines last said.
 
+pub mod asking;
 pub mod discovery;
 pub mod exposition;
 pub mod reading;
@@ -132,6 +133,11 @@ impl Board {
     /// The current snapshot, to keep.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// Where the current snapshot always is.
+    pub fn snapshots(&self) -> Arc<ArcSwap<Snapshot>> {
+        self.snapshot.clone()
     }
 
     /// The current snapshot, to look at for a moment.

@@ -129,10 +129,11 @@ async fn connect(args: &Args) -> anyhow::Result<Channel> {
     if !args.tls {
         return Ok(endpoint.connect().await?);
     }
-    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AcceptAny::new()))
+        .with_custom_certificate_verifier(Arc::new(AcceptAny::new(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec()];
     let (connector, address) = (TlsConnector::from(Arc::new(config)), args.address.clone());
