@@ -118,7 +118,7 @@ fn contended(c: &mut Criterion) {
         scope.spawn(|| {
             let (mut rng, mut fresh) = (fastrand::Rng::with_seed(9), vec![0; 2048]);
             while !stop.load(Ordering::Relaxed) {
-                let tail = 1 + rng.usize(..2047);
+                let tail = 128 * (1 + rng.usize(..15));
                 fresh[..2048 - tail].copy_from_slice(&prompt[..2048 - tail]);
                 fresh[2048 - tail..].iter_mut().for_each(|k| *k = rng.u64(..));
                 index.store(owner(rng.u32(..OWNERS)), &fresh, 8192);

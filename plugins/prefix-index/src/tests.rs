@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn evicts_the_oldest_of_all_when_memory_is_full(ops in vec(op(), 1..60), bytes in 2400..12_000usize) {
+    fn evicts_the_oldest_of_all_when_memory_is_full(ops in vec(op(), 1..60), bytes in 1000..6000usize) {
         run(&ops, Limits { bytes, ..Limits::default() });
     }
 
