@@ -2,7 +2,7 @@
 
 use epp_plugin_api::PluginType;
 
-use crate::{board, detectors, filters, handlers, pickers, scorers};
+use crate::{board, detectors, filters, handlers, parsers, pickers, scorers};
 
 /// Every plugin type, by what it is for and then by name.
 pub static REGISTRY: &[&PluginType] = &[
@@ -18,6 +18,11 @@ pub static REGISTRY: &[&PluginType] = &[
     &filters::role::ENCODE,
     &filters::role::PREFILL,
     &handlers::single::TYPE,
+    &parsers::anthropic::TYPE,
+    &parsers::openai::TYPE,
+    &parsers::passthrough::TYPE,
+    &parsers::sglanghttp::TYPE,
+    &parsers::vllmhttp::TYPE,
     &pickers::max_score::TYPE,
     &pickers::random::TYPE,
     &pickers::weighted_random::TYPE,
