@@ -86,7 +86,7 @@ impl Response {
         self.read(&chunk, end, exchange);
         let Some(restorer) = &mut self.restorer else { return chunk };
         let mut out = match restorer.push(&chunk) {
-            Cow::Borrowed(_) => chunk.clone(),
+            Cow::Borrowed(part) => chunk.slice_ref(part),
             Cow::Owned(changed) => Bytes::from(changed),
         };
         if end {
