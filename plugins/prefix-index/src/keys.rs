@@ -4,6 +4,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of one token id in a token buffer.
 const TOKEN: usize = 4;
+/// Bytes of the 16-token blocks that engines have by default: their hash is compiled for this length.
+const USUAL: usize = 16 * TOKEN;
 /// Odd, and its ones and zeros follow no pattern: the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Where a chain starts before model and salt are mixed in.
@@ -23,10 +25,17 @@ pub fn chain_keys(seed: u64, tokens: &[u8], block_tokens: usize, max_blocks: usi
     let block = block_tokens.max(1).saturating_mul(TOKEN);
     keys.reserve(tokens.len().div_ceil(block).min(max_blocks));
     let mut key = seed;
-    keys.extend(tokens.chunks(block).take(max_blocks).map(|bytes| {
-        key = link(key, xxh3_64(bytes));
-        key
-    }));
+    let mut push = |hash: u64| {
+        key = link(key, hash);
+        keys.push(key);
+    };
+    let mut left = tokens;
+    if block == USUAL {
+        let (blocks, rest) = tokens.as_chunks::<USUAL>();
+        blocks.iter().take(max_blocks).for_each(|bytes| push(xxh3_64(bytes)));
+        left = if blocks.len() < max_blocks { rest } else { &[] };
+    }
+    left.chunks(block).take(max_blocks).for_each(|bytes| push(xxh3_64(bytes)));
 }
 
 /// Chains the hash of one block to the key before it: the halves of a 128-bit product, folded.
@@ -62,6 +71,24 @@ mod tests {
             assert_eq!(keys_of(&tokens, block, max).len(), expected, "blocks of {block}, at most {max}");
         }
         assert!(keys_of(&[], 16, 9).is_empty());
+    }
+
+    #[test]
+    fn every_block_size_chains_alike() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(700).collect();
+        for block in [1, 15, 16, 17, 64] {
+            for (len, max) in [(0, 9), (3, 9), (64, 9), (64, 1), (130, 2), (192, 2), (200, 9), (700, 99)] {
+                let mut keys = vec![7];
+                chain_keys(5, &bytes[..len], block, max, &mut keys);
+                let mut expected = vec![7];
+                let mut key = 5;
+                for part in bytes[..len].chunks(block * 4).take(max) {
+                    key = link(key, xxh3_64(part));
+                    expected.push(key);
+                }
+                assert_eq!(keys, expected, "{len} bytes in blocks of {block}, at most {max}");
+            }
+        }
     }
 
     #[test]
