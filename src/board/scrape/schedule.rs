@@ -18,8 +18,8 @@ pub fn base_tick(interval: Duration, sources: impl IntoIterator<Item = Option<Du
 
 /// The interval of a source, rounded to a multiple of `base` that is at least `base`. `None` and zero: at every tick.
 pub fn period(interval: Option<Duration>, base: Duration) -> Duration {
-    let ticks = (interval.unwrap_or_default().as_secs_f64() / base.as_secs_f64()).round();
-    base.saturating_mul((ticks as u32).max(1))
+    let ticks = (interval.unwrap_or_default() + base / 2).as_nanos() / base.as_nanos().max(1);
+    base.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX).max(1))
 }
 
 /// Keeps time for one endpoint and source. Ticks that are missed are left out.

@@ -41,7 +41,7 @@ impl Target {
     pub fn new(place: Place, path: Uri) -> Result<Self, TargetError> {
         let Place { host, port, .. } = &place;
         let host_port = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let is_authority = host_port.parse::<Authority>().is_ok();
+        let is_authority = !host.is_empty() && host_port.parse::<Authority>().is_ok();
         let host_header = HeaderValue::try_from(host_port).ok().filter(|_| is_authority);
         let host_header = host_header.ok_or_else(|| TargetError::Host(place.host.clone()))?;
         Ok(Self { place, host_header, path })

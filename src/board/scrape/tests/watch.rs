@@ -60,8 +60,9 @@ fn meta(address: SocketAddr, labels: &[(&str, &str)]) -> Arc<EndpointMeta> {
 
 #[tokio::test]
 async fn keeps_what_the_engine_last_said() {
+    let tasks = Tasks::default();
     let mut engine = Engine::start(|_| page(GOOD)).await;
-    let watched = scraper().watch(meta(engine.address, &[]), &Tasks::default());
+    let watched = scraper().watch(meta(engine.address, &[]), &tasks);
     assert_eq!(watched.observed(), Observed::default());
     engine.settled().await;
     let (observed, health) = (watched.observed(), watched.health());
@@ -107,9 +108,10 @@ async fn a_bad_answer_changes_nothing_and_is_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_engine_is_given_up_at_the_deadline() {
+    let tasks = Tasks::default();
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
     let address = silent.local_addr().expect("it is bound");
-    let watched = scraper().watch(meta(address, &[]), &Tasks::default());
+    let watched = scraper().watch(meta(address, &[]), &tasks);
     while watched.health().errors < 3 {
         tokio::time::advance(Duration::from_millis(100)).await;
     }
@@ -119,8 +121,9 @@ async fn a_silent_engine_is_given_up_at_the_deadline() {
 
 #[tokio::test]
 async fn engines_that_do_not_answer_never_hold_up_one_that_does() {
+    let tasks = Tasks::default();
     let (scraper, mut engine) = (scraper(), Engine::start(|_| page(GOOD)).await);
-    let _watched = scraper.watch(meta(engine.address, &[]), &Tasks::default());
+    let _watched = scraper.watch(meta(engine.address, &[]), &tasks);
     engine.settled().await;
     let unproven = &scraper.0.bounds.unproven;
     let all = u32::try_from(unproven.available_permits()).expect("few");
@@ -131,8 +134,9 @@ async fn engines_that_do_not_answer_never_hold_up_one_that_does() {
 
 #[tokio::test]
 async fn one_scrape_is_in_flight_at_a_time() {
+    let tasks = Tasks::default();
     let mut engine = Engine::start(|_| Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec(), true)).await;
-    let _watched = scraper().watch(meta(engine.address, &[]), &Tasks::default());
+    let _watched = scraper().watch(meta(engine.address, &[]), &tasks);
     engine.asked(1).await;
     // The first answer never ends, so the second request comes only after it was given up.
     engine.asked(1).await;
@@ -154,8 +158,9 @@ async fn an_endpoint_that_is_dropped_is_left_alone() {
 
 #[tokio::test]
 async fn an_update_leads_to_another_address_and_keeps_what_was_observed() {
+    let tasks = Tasks::default();
     let (mut first, mut second) = (Engine::start(|_| page(GOOD)).await, Engine::start(|_| page("other 40\n")).await);
-    let watched = scraper().watch(meta(first.address, &[]), &Tasks::default());
+    let watched = scraper().watch(meta(first.address, &[]), &tasks);
     first.settled().await;
     watched.update(meta(second.address, &[]));
     second.settled().await;
@@ -168,6 +173,7 @@ async fn an_update_leads_to_another_address_and_keeps_what_was_observed() {
 
 #[tokio::test]
 async fn every_source_is_asked_and_may_name_its_port() {
+    let tasks = Tasks::default();
     let (mut own, mut beside) = (Engine::start(|_| page(GOOD)).await, Engine::start(|_| page("gpu 70\n")).await);
     let gpu = CustomMetric { attribute_key: "gpu".into(), metric: Selector { family: "gpu".into(), labels: vec![] } };
     let mut exporter = source("/gpu");
@@ -175,7 +181,7 @@ async fn every_source_is_asked_and_may_name_its_port() {
     exporter.extractors[0].1.engines =
         vec![EngineMapping { name: "vllm".into(), custom: vec![gpu], ..Default::default() }];
     let scraper = Scraper::new(settings(vec![source("/metrics"), exporter]), &MetricHub::default());
-    let watched = scraper.expect("a good set-up").watch(meta(own.address, &[]), &Tasks::default());
+    let watched = scraper.expect("a good set-up").watch(meta(own.address, &[]), &tasks);
     assert!(own.asked(2).await.starts_with("GET /metrics "));
     assert!(beside.asked(2).await.starts_with("GET /gpu "));
     own.settled().await;
@@ -185,10 +191,11 @@ async fn every_source_is_asked_and_may_name_its_port() {
 
 #[tokio::test]
 async fn a_source_without_extractors_is_asked_for_its_page() {
+    let tasks = Tasks::default();
     let mut engine = Engine::start(|_| page("{\"data\":[]}")).await;
     let models = SourceSettings { extractors: vec![], ..source("/v1/models") };
     let scraper = Scraper::new(settings(vec![models]), &MetricHub::default()).expect("a good set-up");
-    let watched = scraper.watch(meta(engine.address, &[]), &Tasks::default());
+    let watched = scraper.watch(meta(engine.address, &[]), &tasks);
     engine.settled().await;
     assert_eq!((watched.health().errors, watched.observed()), (0, Observed::default()));
 }
