@@ -19,6 +19,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use epp_plugin_api::{DiscoverySpec, EndpointId, Ledger, MetricHub, Snapshot};
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch as watch_channel;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::discovery::resolve::{self, Lookup};
@@ -71,6 +72,7 @@ pub struct Board {
     watch: Box<dyn Watch>,
     inner: Mutex<Inner>,
     on_gone: RwLock<Vec<OnGone>>,
+    changes: watch_channel::Sender<u64>,
     metrics: Arc<BoardMetrics>,
 }
 
@@ -118,6 +120,7 @@ impl Board {
             watch,
             inner: Mutex::default(),
             on_gone: RwLock::default(),
+            changes: watch_channel::Sender::new(0),
             metrics: metrics.families(),
         });
         let queues = Queues { pool: board.settings.pool_name.clone(), snapshot: board.snapshot.clone() };
@@ -143,6 +146,11 @@ impl Board {
     /// The current snapshot, to look at for a moment.
     pub fn load(&self) -> Guard<Arc<Snapshot>> {
         self.snapshot.load()
+    }
+
+    /// Changes with every new snapshot, to wait for one.
+    pub fn changes(&self) -> watch_channel::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// What is in flight, by endpoint.
@@ -203,6 +211,7 @@ impl Board {
     fn put(&self, snapshot: Snapshot) {
         self.metrics.stale.set(i64::try_from(snapshot.stale().len()).unwrap_or(i64::MAX));
         self.snapshot.store(Arc::new(snapshot));
+        self.changes.send_modify(|n| *n += 1);
     }
 
     /// Takes up what engines have said since the last snapshot.

@@ -43,9 +43,10 @@ async fn open(entries: &[&str]) -> Fixture {
 impl Fixture {
     /// Waits until the snapshot is as wanted.
     async fn until(&self, done: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+        let mut changes = self.board.changes();
         let waiting = async {
             while !done(&self.board.load()) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                changes.changed().await.expect("the board outlives its fixture");
             }
         };
         tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("such a snapshot within the deadline");
@@ -109,13 +110,14 @@ async fn a_changed_entry_keeps_its_identity_and_what_was_observed() {
 #[tokio::test]
 async fn a_replaced_endpoint_leaves_no_gap() {
     let f = open(&[A]).await;
-    let board = f.board.clone();
-    let least = Arc::new(Mutex::new(usize::MAX));
-    let seen = least.clone();
-    f.board.on_gone(Box::new(move |_| *seen.lock() = board.load().rows()));
+    let (board, (tx, mut rx)) = (f.board.clone(), watch_channel::channel(None));
+    f.board.on_gone(Box::new(move |_| {
+        tx.send_replace(Some(names(&board.load())));
+    }));
     write(&f.dir, &[B]);
-    f.until(|s| names(s) == ["b@10.0.0.2:2"]).await;
-    f.until(|_| *least.lock() == 1).await;
+    let waiting = rx.wait_for(Option::is_some);
+    let seen = tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap().unwrap().clone();
+    assert_eq!(seen, Some(vec!["b@10.0.0.2:2".to_owned()]));
 }
 
 #[tokio::test]

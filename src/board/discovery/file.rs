@@ -253,12 +253,15 @@ fn whole(node: &Node) -> Option<u32> {
     }
 }
 
-/// The lines of the text, to tell how a number or boolean was written.
-struct Lines<'a>(Vec<&'a str>);
+/// The lines of the text, each with whether it is all ASCII, to tell how a number or boolean was written.
+struct Lines<'a>(Vec<(&'a str, bool)>);
 
 impl<'a> Lines<'a> {
+    /// Characters are not counted further than this; where all are ASCII nothing needs counting.
+    const FAR: usize = 10_000;
+
     fn of(text: &'a str) -> Self {
-        Self(text.lines().collect())
+        Self(text.lines().map(|line| (line, line.is_ascii())).collect())
     }
 
     /// The text of a scalar, as it is written: `1.10` and `on` stay what they are. Null is empty.
@@ -271,18 +274,22 @@ impl<'a> Lines<'a> {
             Value::Float(value) => value.to_string(),
             Value::List(_) | Value::Map(_) => return None,
         };
-        Some(Cow::Owned(self.written(node.place).map_or(plain, str::to_owned)))
+        Some(Cow::Owned(self.written(node).map_or(plain, str::to_owned)))
     }
 
-    /// `None`: an alias or a tag stands there.
-    fn written(&self, place: Place) -> Option<&'a str> {
-        let line = self.0.get(place.line.checked_sub(1)? as usize)?;
-        let (start, _) = line.char_indices().nth(place.column.checked_sub(1)? as usize)?;
-        let rest = &line[start..];
+    /// `None`: something else stands there, as an alias or a tag.
+    fn written(&self, node: &Node) -> Option<&'a str> {
+        let (line, is_ascii) = self.0.get(node.place.line.checked_sub(1)? as usize)?;
+        let column = node.place.column.checked_sub(1)? as usize;
+        let start = match is_ascii {
+            true => column,
+            false if column < Self::FAR => line.char_indices().nth(column)?.0,
+            false => return None,
+        };
+        let rest = line.get(start..)?;
         let end = rest.find(|c: char| c.is_whitespace() || ",]}".contains(c)).unwrap_or(rest.len());
-        let token = &rest[..end];
-        let plain = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
-        (!token.is_empty() && token.chars().all(plain)).then_some(token)
+        let same = |token: &&str| yaml::parse(token, Duplicates::LastWins).is_ok_and(|n| n.value == node.value);
+        Some(&rest[..end]).filter(same)
     }
 }
 

@@ -25,10 +25,10 @@ const MOST_LINES: usize = 20;
 /// Why there is nothing to begin with.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("endpoints file {}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error("endpoints file {}: {source}", path.display())]
-    Malformed { path: PathBuf, source: FileError },
+    #[error("endpoints file {}: {error}", path.display())]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("endpoints file {}: {error}", path.display())]
+    Malformed { path: PathBuf, error: FileError },
 }
 
 /// The endpoints of a file, as they are now and as they change.
@@ -53,10 +53,10 @@ impl Discovery {
     /// If the file cannot be read or does not parse; mistakes of single entries are logged and listed.
     pub async fn open(spec: &DiscoverySpec, lookup: Lookup, tasks: &Tasks) -> Result<Self, OpenError> {
         let path = PathBuf::from(&spec.path);
-        let unreadable = |source| OpenError::Unreadable { path: path.clone(), source };
+        let unreadable = |error| OpenError::Unreadable { path: path.clone(), error };
         let content = files::read(&path).await.map_err(unreadable)?;
         let parsed = parse(content.clone()).await.map_err(unreadable)?;
-        let file = parsed.map_err(|source| OpenError::Malformed { path: path.clone(), source })?;
+        let file = parsed.map_err(|error| OpenError::Malformed { path: path.clone(), error })?;
         let contents = spec.watch.then(|| files::follow(&path, content, tasks));
         let mut catalog = Catalog::default();
         log_oddities(&path, &file, &EndpointsFile::default());
@@ -142,8 +142,8 @@ impl Discovery {
             } else {
                 "endpoint entry left out"
             };
-            let (line, reason) = (problem.line, problem.reason.as_str());
-            tracing::warn!(path = %self.path.display(), endpoint = name, line, reason, "{message}");
+            let (place, reason) = (format_args!("line {}", problem.line), problem.reason.as_str());
+            tracing::warn!(path = %self.path.display(), endpoint = name, %place, reason, "{message}");
         }
         let more = news.count();
         if more > 0 {

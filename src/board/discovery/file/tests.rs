@@ -81,6 +81,8 @@ fn labels_are_text_as_it_is_written() {
         ("{tier: null}", vec![("tier", "")]),
         ("{tier: on, fast: true}", vec![("fast", "true"), ("tier", "on")]),
         ("{version: 1.10, n: 007, big: 1e3}", vec![("big", "1e3"), ("n", "007"), ("version", "1.10")]),
+        ("{é: ü, version: 1.10}", vec![("version", "1.10"), ("é", "ü")]),
+        ("{a: !!int 5, b: !!float 2.50}", vec![("a", "5"), ("b", "2.5")]),
         ("{1: x, key: \"true\"}", vec![("1", "x"), ("key", "true")]),
     ] {
         let expected: Vec<_> = expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -166,5 +168,23 @@ fn the_rank_is_read_where_it_can_be() {
     for (text, rank) in [("3", 3), ("\"4\"", 4), ("null", 0), ("-1", 0), ("x", 0)] {
         let file = read(&format!("endpoints: [{{address: h, port: 1, rankIndex: {text}}}]"));
         assert_eq!(file.entries[0].rank, rank, "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn every_entry_is_taken_or_named(entries in proptest::collection::vec("[a-c0-9 :.{}\\[\\]'\",!&*-]{0,12}", 0..6)) {
+        let items = entries.iter().map(|e| format!("- {{name: {e}, address: h, port: {e}}}\n"));
+        let text = items.fold("endpoints:\n".to_owned(), |text, item| text + &item);
+        if let Ok(file) = parse(text.as_bytes()) {
+            let names: std::collections::HashSet<_> = file.entries.iter().map(|e| &e.name).collect();
+            proptest::prop_assert_eq!(names.len(), file.entries.len());
+            proptest::prop_assert!(file.bad.iter().all(|b| !b.reason.is_empty() && b.line > 1));
+        }
     }
 }
