@@ -65,7 +65,7 @@ impl<R: Report> Events<R> {
 
     /// Keeps the beginning of a line, if it is one of data and not too long.
     fn keep(&mut self, start: &[u8]) {
-        if self.skipping {
+        if self.skipping || start.is_empty() {
             return;
         }
         self.partial.extend_from_slice(start);
