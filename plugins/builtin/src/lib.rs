@@ -8,6 +8,7 @@ pub mod filters;
 pub mod handlers;
 pub mod parsers;
 pub mod pickers;
+pub mod producers;
 pub mod registry;
 pub mod scorers;
 
