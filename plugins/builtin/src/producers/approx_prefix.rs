@@ -45,6 +45,8 @@ const DEFAULT_BLOCK_TOKENS: i64 = 16;
 /// Smaller blocks would make the index many times as large and find little more.
 const LEAST_BLOCK_TOKENS: usize = 64;
 const DEFAULT_CAPACITY: i64 = 31_250;
+/// So many prompts of one request count, so that a body of nothing but tiny prompts does not take long.
+const MOST_PROMPTS: usize = 1024;
 /// The profile whose first choice also computes the prompt.
 const PREFILL: &str = "prefill";
 
@@ -191,7 +193,7 @@ impl ApproxPrefix {
         work.ends.clear();
         let Some(prompt) = prompt else { return };
         let seed = chain_seed(&cx.request.target_model, &cx.request.parsed.cache_salt);
-        for tokens in prompt.prompts(cx.request) {
+        for tokens in prompt.prompts(cx.request).take(MOST_PROMPTS) {
             chain_keys(seed, tokens, block_tokens, self.most_blocks(block_tokens), &mut work.keys);
             work.ends.push(work.keys.len());
         }

@@ -123,6 +123,13 @@ fn each_prompt_of_a_request_counts() {
 }
 
 #[test]
+fn only_so_many_prompts_of_a_request_count() {
+    let bench = Bench::new(json!(null));
+    let prompts = vec![&[7u32][..]; MOST_PROMPTS + 1];
+    assert_eq!(bench.send(&pool(1), &prompts, &[]), [(0, MOST_PROMPTS as u32)]);
+}
+
+#[test]
 fn a_request_without_tokens_is_told_so() {
     let bench = Bench::new(json!(null));
     let board = pool(1);

@@ -243,7 +243,7 @@ pub struct Strided {
     /// Frames a second of the source where no header tells it. Default, and for 0, 24.
     #[serde(rename = "defaultSourceFPS")]
     pub default_source_fps: f64,
-    /// Every so manieth frame. Default, and for 0, 1.
+    /// One frame of so many counts. Default, and for 0, 1: every frame.
     pub frame_stride: u64,
 }
 

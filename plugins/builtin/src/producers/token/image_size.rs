@@ -127,7 +127,7 @@ mod tests {
         let gif = [b"GIF89a".as_slice(), &300u16.to_le_bytes(), &200u16.to_le_bytes(), &[0; 3]].concat();
         assert_eq!(area("gif", &gif), Some(300 * 200));
         let frame = [0xff, 0xc2, 0, 17, 8, 0x02, 0x80, 0x01, 0xe0, 3];
-        let jpeg = [&[0xff, 0xd8, 0xff, 0xe1, 0, 6, 1, 2, 3, 4, 0xff].as_slice(), frame.as_slice()].concat();
+        let jpeg = [[0xff, 0xd8, 0xff, 0xe1, 0, 6, 1, 2, 3, 4, 0xff].as_slice(), frame.as_slice()].concat();
         assert_eq!(area("jpeg", &jpeg), Some(640 * 480));
     }
 

@@ -45,7 +45,7 @@ pub static ALIAS: PluginType = PluginType {
     kinds: &[Kind::Producer],
     stability: Stability::Beta,
     replaced_by: Some("token-producer"),
-    reported: "token-producer",
+    reported: "tokenizer",
     summary: "Estimates the tokens of the request's prompts.",
     build,
 };

@@ -32,7 +32,7 @@ pub fn pack(estimate: &Estimate, request: &InferenceRequest, prompt: &mut Tokeni
 }
 
 fn bytes_of_ids(at: &Range<usize>) -> Range<usize> {
-    at.start * 4..at.end * 4
+    at.start.saturating_mul(4)..at.end.saturating_mul(4)
 }
 
 struct Packer<'a> {
