@@ -9,6 +9,7 @@ pub mod handlers;
 pub mod json;
 pub mod parsers;
 pub mod pickers;
+pub mod producers;
 pub mod registry;
 pub mod scorers;
 

@@ -2,7 +2,7 @@
 
 use epp_plugin_api::PluginType;
 
-use crate::{board, detectors, filters, handlers, parsers, pickers, scorers};
+use crate::{board, detectors, filters, handlers, parsers, pickers, producers, scorers};
 
 /// Every plugin type, by what it is for and then by name.
 pub static REGISTRY: &[&PluginType] = &[
@@ -26,6 +26,10 @@ pub static REGISTRY: &[&PluginType] = &[
     &pickers::max_score::TYPE,
     &pickers::random::TYPE,
     &pickers::weighted_random::TYPE,
+    &producers::approx_prefix::TYPE,
+    &producers::inflight_load::TYPE,
+    &producers::token::ALIAS,
+    &producers::token::TYPE,
     &scorers::active_request::TYPE,
     &scorers::kv_cache::TYPE,
     &scorers::load_aware::TYPE,

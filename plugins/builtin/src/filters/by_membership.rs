@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn asks_once_a_membership() {
         let (rule, asked) = (ByMembership::default(), Cell::new(0));
-        let mut kept = |membership| {
+        let kept = |membership| {
             let board = snapshot(membership, ["a", "b", "a"].map(|v| Row::labelled(&[("t", v)])));
             let mut keep = Candidates::all(3);
             rule.retain(&board, &mut keep, |meta| {

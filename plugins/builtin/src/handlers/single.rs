@@ -60,7 +60,7 @@ mod tests {
     use epp_plugin_api::EndpointIdx;
     use serde_json::json;
 
-    use crate::testing::{Rig, cycle, request, snapshot};
+    use crate::testing::{cycle, request, snapshot};
 
     use super::*;
 

@@ -1,0 +1,7 @@
+//! Producers: one file, or folder, a kind of data that filters and scorers read.
+
+pub mod approx_prefix;
+pub mod inflight_load;
+mod inflight_metrics;
+mod prefix_metrics;
+pub mod token;

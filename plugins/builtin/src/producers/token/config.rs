@@ -1,0 +1,254 @@
+//! The parameters of the token producer.
+
+use epp_plugin_api::{BuildError, NodeError};
+use serde::Deserialize;
+
+/// Which backend makes tokens. Without any of these keys it is the estimate.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Config {
+    /// Estimate tokens from text. The only backend of this version.
+    estimate: Option<Estimate>,
+    /// The model whose tokenizer an engine is asked for.
+    model_name: String,
+    /// An engine that renders prompts into tokens.
+    vllm: Option<Vllm>,
+    /// A tokenizer behind a Unix socket.
+    uds_tokenizer_config: Option<Uds>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Vllm {
+    #[serde(rename = "url")]
+    _url: String,
+    #[serde(rename = "timeout")]
+    _timeout: String,
+    #[serde(rename = "mmTimeout")]
+    _mm_timeout: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Uds {
+    socket_file: String,
+    #[serde(rename = "useTCP")]
+    _use_tcp: bool,
+    #[serde(rename = "modelTokenizerMap")]
+    _model_tokenizer_map: std::collections::BTreeMap<String, String>,
+}
+
+impl Config {
+    /// The estimate's parameters.
+    ///
+    /// # Errors
+    /// If another backend is asked for, or a parameter is out of range.
+    pub fn estimating(self) -> Result<Estimate, BuildError> {
+        let vllm = self.vllm.is_some() || !self.model_name.is_empty();
+        let uds = self.uds_tokenizer_config.is_some_and(|uds| !uds.socket_file.is_empty());
+        let n_backends = usize::from(vllm) + usize::from(uds) + usize::from(self.estimate.is_some());
+        if n_backends > 1 {
+            return Err(BuildError::new("expected at most one backend of estimate, vllm and udsTokenizerConfig"));
+        }
+        if vllm && self.model_name.is_empty() {
+            return Err(BuildError::at(
+                "modelName",
+                "expected the name of a model for the vllm backend, found nothing",
+            ));
+        }
+        if vllm || uds {
+            let which = if vllm { "vllm" } else { "udsTokenizerConfig" };
+            return Err(BuildError::at(
+                which,
+                format!("the backend {which} is not built into this version yet, expected estimate or none"),
+            ));
+        }
+        let estimate = self.estimate.unwrap_or_default();
+        let mistakes = estimate.video.mistakes();
+        if mistakes.is_empty() { Ok(estimate) } else { Err(BuildError(mistakes)) }
+    }
+}
+
+/// How many tokens media are taken for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Estimate {
+    pub image: Image,
+    pub video: Video,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Image {
+    /// `dynamic`: by the size of the image; `static`: always the same. Default `dynamic`.
+    pub mode: Mode,
+    /// The size of images whose own cannot be read.
+    pub default_resolution: Resolution,
+    pub dynamic: Dynamic,
+    #[serde(rename = "static")]
+    pub fixed: FixedImage,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    #[default]
+    Dynamic,
+    Static,
+}
+
+/// Width and height in pixels; 0 counts as the default, 640 by 360.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Resolution {
+    width: u32,
+    height: u32,
+}
+
+impl Resolution {
+    /// Makes a resolution.
+    pub fn new(width: u32, height: u32) -> Self {
+        Self { width, height }
+    }
+
+    /// Pixels.
+    pub fn area(self) -> u64 {
+        let or = |n: u32, default| u64::from(if n == 0 { default } else { n });
+        or(self.width, 640) * or(self.height, 360)
+    }
+}
+
+/// How many pixels are one token; 0 counts as the default, 1024.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Dynamic {
+    factor: u64,
+}
+
+impl Dynamic {
+    /// The tokens of so many pixels, at least 1.
+    pub fn tokens(self, area: u64) -> u64 {
+        let factor = if self.factor == 0 { 1024 } else { self.factor };
+        (area / factor).max(1)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct FixedImage {
+    /// Tokens of every image; 0 counts as 1, the default.
+    pub static_token: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Video {
+    /// The size of videos where no header tells it.
+    pub default_resolution: Resolution,
+    /// Seconds that a video lasts where no header tells it. Default, and for 0, 10.
+    pub default_duration: f64,
+    pub tokens_per_frame: TokensPerFrame,
+    pub frames: Frames,
+    /// At most so many tokens a video. Default 0: no limit.
+    pub max_video_tokens: u64,
+}
+
+impl Default for Video {
+    fn default() -> Self {
+        Self {
+            default_resolution: Resolution::default(),
+            default_duration: 10.0,
+            tokens_per_frame: TokensPerFrame::default(),
+            frames: Frames::default(),
+            max_video_tokens: 0,
+        }
+    }
+}
+
+impl Video {
+    fn mistakes(&self) -> Vec<NodeError> {
+        [
+            ("defaultDuration", self.default_duration),
+            ("frames.sampled.sampleFPS", self.frames.sampled.sample_fps),
+            ("frames.strided.defaultSourceFPS", self.frames.strided.default_source_fps),
+        ]
+        .into_iter()
+        .filter(|(_, value)| *value < 0.0)
+        .map(|(key, value)| NodeError {
+            place: None,
+            path: format!("estimate.video.{key}"),
+            message: format!("expected 0 or more, found {value}"),
+        })
+        .collect()
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct TokensPerFrame {
+    /// `dynamic`: by the size of the video; `static`: always the same. Default `dynamic`.
+    pub mode: Mode,
+    pub dynamic: Dynamic,
+    #[serde(rename = "static")]
+    pub fixed: FixedFrame,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct FixedFrame {
+    /// Tokens of every frame; 0 counts as 1, the default.
+    pub num_tokens_per_frame: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Frames {
+    /// `sampled`: so many frames a second; `strided`: every nth frame of the source. Default `sampled`.
+    pub mode: FramesMode,
+    /// At least so many frames. Default 0: no limit.
+    pub min_frames: u64,
+    /// At most so many frames. Default 0: no limit.
+    pub max_frames: u64,
+    pub sampled: Sampled,
+    pub strided: Strided,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum FramesMode {
+    #[default]
+    Sampled,
+    Strided,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Sampled {
+    /// Frames a second. Default, and for 0, 2.
+    #[serde(rename = "sampleFPS")]
+    pub sample_fps: f64,
+    /// So many frames make one. Default, and below 2: each by itself.
+    pub temporal_patch_size: u64,
+}
+
+impl Default for Sampled {
+    fn default() -> Self {
+        Self { sample_fps: 2.0, temporal_patch_size: 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Strided {
+    /// Frames a second of the source where no header tells it. Default, and for 0, 24.
+    #[serde(rename = "defaultSourceFPS")]
+    pub default_source_fps: f64,
+    /// One frame of so many counts. Default, and for 0, 1: every frame.
+    pub frame_stride: u64,
+}
+
+impl Default for Strided {
+    fn default() -> Self {
+        Self { default_source_fps: 24.0, frame_stride: 1 }
+    }
+}
