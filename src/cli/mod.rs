@@ -1,1 +1,3 @@
-//! cli
+//! One file a subcommand.
+
+pub mod engine;
