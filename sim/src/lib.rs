@@ -1,5 +1,6 @@
 //! One engine model, driven by a real clock (an HTTP engine) or a virtual one.
 
-mod kind;
+pub mod http;
+pub mod kind;
 mod metrics;
 pub mod model;
