@@ -203,7 +203,10 @@ fn number(word: &[u8]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<(f64, f64, Vec<(String, String)>)> {
+    type Texts = Vec<(String, String)>;
+
+    /// Value, timestamp and labels.
+    fn read(text: &str) -> Option<(f64, f64, Texts)> {
         let s = Sample::read(text.as_bytes())?;
         let labels = s.labels.into_iter();
         let text = |l: Label<'_>| (String::from_utf8_lossy(l.name).into_owned(), l.value.text().into_owned());

@@ -156,8 +156,10 @@ struct Link {
     place: Place,
     sender: SendRequest<Empty<Bytes>>,
     /// `None` once it is closed.
-    connection: Option<Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Empty<Bytes>>>>>,
+    connection: Option<Pin<Box<Moving>>>,
 }
+
+type Moving = Connection<TokioIo<Box<dyn Stream>>, Empty<Bytes>>;
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -62,6 +62,22 @@ async fn what_is_no_whole_page_is_an_error() {
 }
 
 #[tokio::test]
+async fn only_an_engine_that_did_not_answer_is_asked_less_often() {
+    for (answer, was_an_answer) in [
+        (reply("500 Oops", "", ""), true),
+        (reply("200 OK", "Content-Encoding: gzip\r\n", "x"), true),
+        (reply("302 Found", "Location: /metrics\r\n", ""), true),
+        (raw("hello\r\n\r\n"), false),
+        (raw(""), false),
+    ] {
+        let shown = String::from_utf8_lossy(&answer.0).into_owned();
+        let engine = Engine::start(move |_| answer.clone()).await;
+        let error = Client::new(None).fetch(&target(&engine), &mut Vec::new()).await.expect_err("no page");
+        assert_eq!(error.was_an_answer(), was_an_answer, "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn an_endless_page_is_given_up_at_the_cap() {
     let endless = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), b"# filler\n".repeat(MOST_BYTES / 9 + 2)].concat();
     let error = fetch(move |_| Answer(endless.clone(), false)).await.expect_err("no page");
