@@ -66,6 +66,12 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
+    /// Moves over white space. Returns the byte at which the next value starts.
+    pub fn start(&mut self) -> usize {
+        self.next();
+        self.at
+    }
+
     /// The body that is read.
     pub fn body(&self) -> &'a [u8] {
         self.body
@@ -282,15 +288,12 @@ pub struct Key<'a> {
 impl<'a> Key<'a> {
     /// Whether it is this word, letter by letter.
     pub fn is(&self, word: &str) -> bool {
-        text::same(self.raw, self.escaped, word)
+        text::says(self.raw, self.escaped, word, <[u8]>::eq)
     }
 
     /// Whether it is this word in any case.
     pub fn folds_to(&self, word: &str) -> bool {
-        match self.escaped {
-            false => self.raw.eq_ignore_ascii_case(word.as_bytes()),
-            true => text::unescaped(self.raw).eq_ignore_ascii_case(word.as_bytes()),
-        }
+        text::says(self.raw, self.escaped, word, <[u8]>::eq_ignore_ascii_case)
     }
 
     /// The key as it stands in the body.

@@ -15,7 +15,7 @@ pub struct Text {
 impl Text {
     /// Whether it says this word.
     pub fn is(&self, body: &[u8], word: &str) -> bool {
-        same(&body[self.at.clone()], self.escaped, word)
+        says(&body[self.at.clone()], self.escaped, word, <[u8]>::eq)
     }
 
     /// What it says; what is no UTF-8 becomes U+FFFD.
@@ -28,11 +28,12 @@ impl Text {
     }
 }
 
-/// Whether the inside of a string says this word.
-pub fn same(raw: &[u8], escaped: bool, word: &str) -> bool {
+/// Whether the inside of a string says this word, as `equal` understands it.
+pub(super) fn says(raw: &[u8], escaped: bool, word: &str, equal: fn(&[u8], &[u8]) -> bool) -> bool {
     match escaped {
-        false => raw == word.as_bytes(),
-        true => unescaped(raw) == word.as_bytes(),
+        false => equal(raw, word.as_bytes()),
+        // No escape of a letter takes more than six bytes, so that a long text need not be unescaped to know.
+        true => raw.len() <= 6 * word.len() && equal(&unescaped(raw), word.as_bytes()),
     }
 }
 

@@ -7,6 +7,10 @@ use epp_plugin_api::{Parsed, Piece};
 use crate::json::text::Text;
 use crate::json::{Fault, Field, Key, Kind, Scanner};
 
+/// So many pieces are kept of one prompt. A body of the allowed size could otherwise grow to twenty times its size; what
+/// comes after them only counts for nothing in the choice of an endpoint.
+const MAX_PIECES: usize = 1 << 16;
+
 /// A prompt in the making.
 #[derive(Debug, Default)]
 pub struct Draft {
@@ -22,6 +26,11 @@ impl Draft {
     pub fn restart(&mut self) {
         self.pieces.clear();
         self.ids.clear();
+    }
+
+    /// Drops the pieces that are too many.
+    pub fn bound(&mut self) {
+        self.pieces.truncate(MAX_PIECES);
     }
 
     /// Appends a text.

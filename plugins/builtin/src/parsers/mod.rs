@@ -1,4 +1,13 @@
 //! Parsers: one an API. Each reads a request body in one pass, and the usage off a response.
+//!
+//! None has parameters, so a config only lists them, and the ones that it does not declare are made by their type:
+//!
+//! ```yaml
+//! requestHandler:
+//!   parsers:
+//!   - pluginRef: openai-parser
+//!   - pluginRef: passthrough-parser
+//! ```
 
 pub mod anthropic;
 mod draft;

@@ -80,6 +80,7 @@ fn block(draft: &mut Draft, s: &mut Scanner<'_>, place: Place) -> Result<(), Fau
     })?;
     draft.want(field);
     block.append(s.body(), place, &mut draft.pieces);
+    draft.bound();
     Ok(())
 }
 

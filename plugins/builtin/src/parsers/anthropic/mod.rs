@@ -135,13 +135,13 @@ fn message(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<(), Fault> {
     if let Some(Text { at, escaped }) = role {
         draft.pieces.insert(start, Piece::Text { at, escaped });
     }
+    draft.bound();
     Ok(())
 }
 
 /// Reads the tools. Returns where they stand, if there are any.
 fn tools(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<Option<Range<usize>>, Fault> {
-    s.kind()?;
-    let start = s.at();
+    let start = s.start();
     let n = s.array(|s, _| {
         let field = s.object(|s, key| {
             if key.folds_to("name") || key.folds_to("description") {

@@ -62,9 +62,9 @@ fn message(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<(), Fault> {
         if key.folds_to("role") {
             if let Some(Text { at, escaped }) = draft.want_text(s)? {
                 let role = Piece::Text { at, escaped };
-                match has_role {
-                    true => draft.pieces[start] = role,
-                    false => draft.pieces.insert(start, role),
+                match draft.pieces.get_mut(start) {
+                    Some(former) if has_role => *former = role,
+                    _ => draft.pieces.insert(start, role),
                 }
                 has_role = true;
             }
@@ -78,6 +78,7 @@ fn message(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<(), Fault> {
         }
     })?;
     draft.want(field);
+    draft.bound();
     Ok(())
 }
 
@@ -144,6 +145,7 @@ fn part(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<(), Fault> {
     })?;
     draft.want(field);
     draft.pieces.extend(part.piece(s.body()));
+    draft.bound();
     Ok(())
 }
 

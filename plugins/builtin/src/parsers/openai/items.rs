@@ -71,8 +71,7 @@ impl Fields for Conversation {
         if !key.folds_to("items") {
             return s.skip().map(drop);
         }
-        s.kind()?;
-        let start = s.at();
+        let start = s.start();
         let n = s.array(|s, _| item(draft, s))?;
         if let Some(n) = draft.want(n) {
             draft.restart();

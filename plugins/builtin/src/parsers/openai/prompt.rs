@@ -66,6 +66,7 @@ fn texts(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<bool, Fault> {
             Field::Is(text) => draft.text(text),
             Field::Null | Field::Wrong => draft.wrong = true,
         }
+        draft.bound();
         Ok(())
     })?;
     Ok(n != Field::Is(0))
@@ -79,6 +80,7 @@ fn lists_of_ids(draft: &mut Draft, s: &mut Scanner<'_>) -> Result<bool, Fault> {
             draft.pieces.push(Piece::NextPrompt);
         }
         any |= ids(draft, s)?;
+        draft.bound();
         Ok(())
     })?;
     Ok(any)

@@ -380,6 +380,25 @@ fn skips_a_line_without_end() {
     assert_eq!(reports(&OpenAi, ResponseKind::Events, &chunks[..3]), []);
 }
 
+#[test]
+fn keeps_a_bounded_number_of_pieces() {
+    let many = 100_000;
+    let message = r#"{"content":[{"type":"text","text":""}],"role":"","role":"u"}"#;
+    for (path, key, element) in [
+        (COMPLETIONS, "prompt", "\"\""),
+        (COMPLETIONS, "prompt", "[1]"),
+        (CHAT, "messages", r#"{"role":""}"#),
+        (CHAT, "messages", message),
+    ] {
+        let body = format!("{{\"{key}\":[{element}{}]}}", format!(",{element}").repeat(many));
+        assert_eq!(parse(&OpenAi, path, &body).pieces.len(), 1 << 16, "{element}");
+    }
+    let part = r#"{"type":"text","text":"x"}"#;
+    let body =
+        format!(r#"{{"messages":[{{"role":"u","content":[{part}{}],"role":"v"}}]}}"#, format!(",{part}").repeat(many));
+    assert_eq!(pieces(&OpenAi, CHAT, &body)[..2], ["text v", "text x"]);
+}
+
 proptest! {
     #[test]
     fn never_panics(body: Vec<u8>, path in proptest::sample::select(&ALL[..]), cut: prop::sample::Index) {

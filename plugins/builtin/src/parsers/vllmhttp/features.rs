@@ -5,6 +5,11 @@ use crate::json::{Fault, Field, Scanner};
 /// Hash, offset and length in tokens.
 pub type Feature = (String, usize, usize);
 
+/// So many modalities are looked at; there are images, videos and sound.
+const MAX_MODALITIES: usize = 16;
+/// So many features of a modality are kept.
+const MAX_FEATURES: usize = 1 << 16;
+
 /// Lists by modality, the modality as it stands in the body.
 type ByModality<'a, T> = Vec<(&'a [u8], Vec<T>)>;
 
@@ -48,13 +53,16 @@ fn by_modality<'a, T>(
         let mut list = Vec::new();
         let field = s.array(|s, _| {
             match element(s)? {
-                Some(value) => list.push(value),
+                Some(value) if list.len() < MAX_FEATURES => list.push(value),
+                Some(_) => {}
                 None => right = false,
             }
             Ok(())
         })?;
         right &= field != Field::Wrong;
-        lists.push((key.raw(), list));
+        if lists.len() < MAX_MODALITIES {
+            lists.push((key.raw(), list));
+        }
         Ok(())
     })?;
     Ok(right && field != Field::Wrong)
