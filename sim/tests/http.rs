@@ -11,14 +11,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 
 /// A keep-alive connection to an engine.
-struct Client {
-    sender: SendRequest<Full<Bytes>>,
-    connection: JoinHandle<()>,
-}
+struct Client(SendRequest<Full<Bytes>>);
 
 struct Reply {
     status: StatusCode,
@@ -43,22 +40,15 @@ impl Client {
     async fn connect(to: SocketAddr) -> Self {
         let socket = TcpStream::connect(to).await.unwrap();
         let (sender, connection) = http1::handshake(TokioIo::new(socket)).await.unwrap();
-        let connection = tokio::spawn(async move { connection.await.unwrap_or_default() });
-        Self { sender, connection }
-    }
-
-    async fn send(
-        &mut self,
-        method: Method,
-        path: &str,
-        body: impl Into<Bytes>,
-    ) -> http::Response<hyper::body::Incoming> {
-        let request = Request::builder().method(method).uri(path).header("host", "engine");
-        self.sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap()
+        tokio::spawn(async move { connection.await.unwrap_or_default() });
+        Self(sender)
     }
 
     async fn ask(&mut self, method: Method, path: &str, body: impl Into<Bytes>) -> Reply {
-        let (head, body) = self.send(method, path, body).await.into_parts();
+        let request = Request::builder().method(method).uri(path).header("host", "engine");
+        let request = request.body(Full::new(body.into())).unwrap();
+        self.0.ready().await.unwrap();
+        let (head, body) = self.0.send_request(request).await.unwrap().into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         Reply { status: head.status, headers: head.headers, text }
     }
@@ -69,12 +59,6 @@ impl Client {
 
     async fn post(&mut self, path: &str, body: Value) -> Reply {
         self.ask(Method::POST, path, body.to_string()).await
-    }
-
-    async fn leave(self) {
-        drop(self.sender);
-        self.connection.abort();
-        let _ = self.connection.await;
     }
 }
 
@@ -134,6 +118,9 @@ async fn a_chat_streams_a_token_an_event_and_then_the_usage() {
     assert_eq!(events.len(), 5);
     assert!(events.iter().all(|e| e["object"] == "chat.completion.chunk" && e["id"] == events[0]["id"]));
     assert_eq!(events[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
+    assert!(events[0].get("prompt_token_ids").is_some() && events[1].get("prompt_token_ids").is_none());
+    let stops: Vec<bool> = events[..4].iter().map(|e| e["choices"][0].get("stop_reason").is_some()).collect();
+    assert_eq!(stops, [false, false, false, true]);
     let reasons: Vec<&Value> = events[..4].iter().map(|e| &e["choices"][0]["finish_reason"]).collect();
     assert_eq!(reasons, [&json!(null), &json!(null), &json!(null), &json!("length")]);
     assert_eq!(events[4]["choices"], json!([]));
@@ -254,39 +241,31 @@ async fn a_full_queue_answers_503_and_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_frees_its_seat() {
     for stream in [true, false] {
-        let (engines, client) = start(Kind::Vllm).await;
+        let (engines, mut watcher) = start(Kind::Vllm).await;
         let body = json!({"prompt": "x".repeat(4000), "max_tokens": 20_000, "stream": stream}).to_string();
-        let mut waiting = Client { sender: client.sender, connection: client.connection };
-        let mut watcher = Client::connect(engines.addresses()[0]).await;
-        {
-            let sent = waiting.send(Method::POST, "/v1/completions", body);
-            tokio::pin!(sent);
-            // the watcher looks until the request runs, beside the client that waits
-            loop {
-                tokio::select! {
-                    biased;
-                    page = watcher.get("/metrics") => {
-                        if metric(&page.text, "vllm:num_requests_running{") == 1.0 {
-                            break;
-                        }
-                    }
-                    reply = &mut sent => drop(reply),
-                }
-            }
-        }
-        waiting.leave().await;
-        let mut looks = 0;
-        while engines.engines()[0].load()
-            != (epp_sim::model::Load { cached_blocks: engines.engines()[0].load().cached_blocks, ..Default::default() })
-        {
-            looks += 1;
-            assert!(looks < 1000, "the request goes on");
-            watcher.get("/health").await;
-        }
+        let head = format!("POST /v1/completions HTTP/1.1\r\nhost: engine\r\ncontent-length: {}\r\n\r\n", body.len());
+        let mut leaving = TcpStream::connect(engines.addresses()[0]).await.unwrap();
+        leaving.write_all((head + &body).as_bytes()).await.unwrap();
+        let engine = &engines.engines()[0];
+        look_until(&mut watcher, || engine.load().running == 1).await;
+        drop(leaving);
+        look_until(&mut watcher, || engine.load().running == 0).await;
+        assert_eq!((engine.load().waiting, engine.load().used_blocks), (0, 0));
+        let aborted = "vllm:request_success_total{engine=\"0\",finished_reason=\"abort\"";
         let page = watcher.get("/metrics").await.text;
-        assert_eq!(metric(&page, "vllm:num_requests_running{"), 0.0);
-        assert_eq!(metric(&page, "vllm:request_success_total{engine=\"0\",finished_reason=\"abort\""), 1.0);
+        assert_eq!(metric(&page, aborted), 1.0, "stream {stream}");
     }
+}
+
+/// Makes requests, which lets time pass, until something is so.
+async fn look_until(watcher: &mut Client, so: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if so() {
+            return;
+        }
+        watcher.post("/v1/completions", json!({"prompt": "y", "max_tokens": 1})).await;
+    }
+    panic!("it never was so");
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,7 +99,10 @@ impl Answer {
         if self.dialect == Dialect::Chat {
             for index in 0..self.choices.len() {
                 let delta = Delta { role: Some("assistant"), content: String::new() };
-                self.chunk(out, &[ChatDelta { index, delta, logprobs: None, finish_reason: None, token_ids: None }]);
+                let (stop_reason, token_ids) = (None, None);
+                let choice = ChatDelta { index, delta, logprobs: None, finish_reason: None, stop_reason, token_ids };
+                let (prompt_token_ids, prompt_text) = (Some(None), Some(None));
+                event(out, &Chunk { prompt_token_ids, prompt_text, ..self.chunk(&[choice]) });
             }
         }
     }
@@ -111,13 +114,16 @@ impl Answer {
         let text = words(&choice.tokens[newest..]);
         let finish_reason = last.then_some(LENGTH);
         match self.dialect {
-            Dialect::Completions => self.chunk(
-                out,
-                &[TextDelta { index, text, logprobs: None, finish_reason, stop_reason: None, token_ids: None }],
-            ),
+            Dialect::Completions => {
+                let choice =
+                    TextDelta { index, text, logprobs: None, finish_reason, stop_reason: None, token_ids: None };
+                event(out, &self.chunk(&[choice]));
+            }
             Dialect::Chat => {
                 let delta = Delta { role: None, content: text };
-                self.chunk(out, &[ChatDelta { index, delta, logprobs: None, finish_reason, token_ids: None }]);
+                let (stop_reason, token_ids) = (last.then_some(None), Some(None));
+                let choice = ChatDelta { index, delta, logprobs: None, finish_reason, stop_reason, token_ids };
+                event(out, &self.chunk(&[choice]));
             }
             Dialect::VllmGenerate => {
                 let mut token = choice.as_tokens(index, newest);
@@ -134,8 +140,10 @@ impl Answer {
         if self.stream_usage {
             let usage = Some(self.usage());
             match self.dialect {
-                Dialect::Completions => self.last_chunk(out, "text_completion", usage),
-                Dialect::Chat => self.last_chunk(out, "chat.completion.chunk", usage),
+                Dialect::Completions | Dialect::Chat => {
+                    let system_fingerprint = Some(FINGERPRINT);
+                    event(out, &Chunk { usage, system_fingerprint, ..self.chunk::<()>(&[]) });
+                }
                 Dialect::VllmGenerate => self.token_chunk(out, &[], usage),
                 Dialect::SglangGenerate => {}
             }
@@ -208,19 +216,22 @@ impl Answer {
         }
     }
 
-    fn chunk<C: Serialize>(&self, out: &mut Vec<u8>, choices: &[C]) {
+    fn chunk<'a, C>(&'a self, choices: &'a [C]) -> Chunk<'a, C> {
         let object = match self.dialect {
             Dialect::Chat => "chat.completion.chunk",
             Dialect::Completions | Dialect::VllmGenerate | Dialect::SglangGenerate => "text_completion",
         };
-        let (id, created, model) = (self.id.as_str(), self.created, self.model.as_str());
-        event(out, &Chunk { id, object, created, model, choices, usage: None, system_fingerprint: None });
-    }
-
-    fn last_chunk(&self, out: &mut Vec<u8>, object: &str, usage: Option<Usage>) {
-        let (id, created, model) = (self.id.as_str(), self.created, self.model.as_str());
-        let choices: &[()] = &[];
-        event(out, &Chunk { id, object, created, model, choices, usage, system_fingerprint: Some(FINGERPRINT) });
+        Chunk {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: &self.model,
+            choices,
+            usage: None,
+            system_fingerprint: None,
+            prompt_token_ids: None,
+            prompt_text: None,
+        }
     }
 
     fn token_chunk(&self, out: &mut Vec<u8>, choices: &[TokenChoice<'_>], usage: Option<Usage>) {

@@ -106,7 +106,7 @@ pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Ask, String> {
     }
     let salt = salt(&[body.model.as_deref(), body.cache_salt.as_deref(), body.extra_key.as_deref()]);
     let requests = prompts.into_iter().flat_map(|tokens| {
-        let request = Request { prompt: Prompt::Tokens(tokens), salt, output_tokens };
+        let request = Request { prompt: Prompt::Tokens(tokens.into()), salt, output_tokens };
         std::iter::repeat_n(request, choices_per_prompt)
     });
     Ok(Ask {
@@ -188,7 +188,12 @@ fn salt(parts: &[Option<&str>]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A dialect, a body, and the tokens of prompt and answer of each request in it.
+    type Case = (Dialect, &'static str, &'static [(usize, usize)]);
 
     fn asked(dialect: Dialect, body: &str) -> Ask {
         read(dialect, body.as_bytes()).unwrap()
@@ -201,7 +206,7 @@ mod tests {
     #[test]
     fn every_dialect_has_its_fields() {
         use Dialect::{Chat, Completions, SglangGenerate, VllmGenerate};
-        let cases: &[(Dialect, &str, &[(usize, usize)])] = &[
+        let cases: &[Case] = &[
             (Completions, r#"{"model":"m","prompt":"abcdefgh"}"#, &[(2, 16)]),
             (Completions, r#"{"prompt":["abcd","abcde"],"max_tokens":3,"n":2}"#, &[(1, 3), (1, 3), (2, 3), (2, 3)]),
             (Completions, r#"{"prompt":[1,2,3],"max_tokens":null,"stream":null}"#, &[(3, 16)]),
@@ -247,13 +252,35 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_spoilt_body_is_read_or_refused(
+            body in prop::sample::select(vec![
+                r#"{"model":"m","prompt":["abc",[1,2]],"n":2,"max_tokens":5,"stream":true}"#,
+                r#"{"messages":[{"role":"user","content":[{"type":"text","text":"abc"}]}],"tools":[{}]}"#,
+                r#"{"token_ids":[1,2,3],"sampling_params":{"max_tokens":1e3},"stream_options":{}}"#,
+                r#"{"input_ids":[1,4294967295],"sampling_params":{"max_new_tokens":-1},"text":"x"}"#,
+            ]),
+            spoilt in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let mut bytes = body.as_bytes().to_vec();
+            spoilt.iter().for_each(|(at, byte)| bytes[at.index(body.len())] = *byte);
+            for dialect in [Dialect::Completions, Dialect::Chat, Dialect::VllmGenerate, Dialect::SglangGenerate] {
+                match read(dialect, &bytes) {
+                    Ok(ask) => prop_assert!(ask.requests.iter().all(|r| r.prompt.tokens() > 0 && r.output_tokens > 0)),
+                    Err(error) => prop_assert!(error.starts_with("expected "), "{}", error),
+                }
+            }
+        }
+    }
+
     #[test]
     fn an_answer_is_a_prefix_of_the_next_turn() {
         let first = r#"{"messages":[{"role":"user","content":"hello"}]}"#;
         let next = r#"{"messages":[{"role":"user","content":"hello"},{"role":"assistant","content":"abc def "},
                       {"role":"user","content":"more"}]}"#;
         let tokens = |body| match asked(Dialect::Chat, body).requests.remove(0).prompt {
-            Prompt::Tokens(tokens) => tokens,
+            Prompt::Tokens(tokens) => tokens.to_vec(),
             Prompt::Named { .. } => Vec::new(),
         };
         let mut said = tokens(first);

@@ -79,6 +79,11 @@ pub(super) struct Chunk<'a, C> {
     pub(super) usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) system_fingerprint: Option<&'a str>,
+    /// There, as null, in the first chunk of a chat only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prompt_token_ids: Option<Null>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) prompt_text: Option<Null>,
 }
 
 #[derive(Serialize)]
@@ -97,7 +102,12 @@ pub(super) struct ChatDelta {
     pub(super) delta: Delta,
     pub(super) logprobs: Null,
     pub(super) finish_reason: Option<&'static str>,
-    pub(super) token_ids: Null,
+    /// There, as null, with a finish reason only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stop_reason: Option<Null>,
+    /// There, as null, from the second chunk on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) token_ids: Option<Null>,
 }
 
 #[derive(Serialize)]

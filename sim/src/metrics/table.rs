@@ -19,6 +19,9 @@ pub(super) enum Scope {
     Server,
 }
 
+/// Where a value comes from.
+pub(super) type Source = fn(&View) -> f64;
+
 /// What a family is.
 pub(super) enum Shape {
     Counter(Series),
@@ -28,9 +31,9 @@ pub(super) enum Shape {
 
 /// The series of a family.
 pub(super) enum Series {
-    One(fn(&View) -> f64),
+    One(Source),
     /// A series a value of one more label.
-    By(&'static str, &'static [(&'static str, fn(&View) -> f64)]),
+    By(&'static str, &'static [(&'static str, Source)]),
 }
 
 /// The labels of every series, by scope, each list sorted.
@@ -82,7 +85,7 @@ impl Page {
         }
     }
 
-    fn series(&mut self, name: &str, labels: &[Label<'_>], series: &Series, value: impl Fn(fn(&View) -> f64) -> f64) {
+    fn series(&mut self, name: &str, labels: &[Label<'_>], series: &Series, value: impl Fn(Source) -> f64) {
         match series {
             Series::One(of) => self.sample(name, labels, value(*of)),
             Series::By(label, rows) => {

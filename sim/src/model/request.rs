@@ -1,5 +1,6 @@
 //! What an engine is asked for, and what it says happened.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::chain::{Chain, mix};
@@ -11,8 +12,8 @@ pub struct RequestId(pub(super) u64);
 /// A prompt, as tokens or as recorded traffic names it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prompt {
-    /// Token ids.
-    Tokens(Vec<u32>),
+    /// Token ids, shared by the requests that have the same prompt.
+    Tokens(Arc<[u32]>),
     /// Names of pieces of `per_id` tokens each, the last one cut off where `tokens` ends. Equal names in equal places
     /// stand for equal tokens. Tokens beyond the last name are like those of no other prompt with other names.
     Named { ids: Vec<u64>, per_id: usize, tokens: usize },

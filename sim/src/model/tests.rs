@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
+const START: Duration = Duration::ZERO;
 
 /// Costs that are easy to add up: 1 ms a prompt token, 100 ms a step, 10 ms a decoding request.
 fn settings() -> ModelSettings {
@@ -66,15 +67,15 @@ fn one_request_pays_its_prompt_then_a_step_a_token() {
     let events = run(&mut model);
     assert_eq!(token_times(&events, id), [15, 125, 235]);
     let [report] = reports(&events).try_into().unwrap();
-    assert_eq!((report.queued, report.prefill, report.decode), (0 * MS, 10 * MS, 220 * MS));
+    assert_eq!((report.queued, report.prefill, report.decode), (START, 10 * MS, 220 * MS));
     assert_eq!((report.prompt_tokens, report.cached_tokens, report.output_tokens), (10, 0, 3));
 }
 
 #[test]
 fn requests_of_one_moment_share_their_steps() {
     let mut model = model(|_| ());
-    let a = model.arrive(0 * MS, &request(0..10, 2)).unwrap();
-    let b = model.arrive(0 * MS, &request(100..110, 2)).unwrap();
+    let a = model.arrive(START, &request(0..10, 2)).unwrap();
+    let b = model.arrive(START, &request(100..110, 2)).unwrap();
     let events = run(&mut model);
     assert_eq!(token_times(&events, a), [20, 140]);
     assert_eq!(token_times(&events, b), [20, 140]);
@@ -83,7 +84,7 @@ fn requests_of_one_moment_share_their_steps() {
 #[test]
 fn a_later_request_joins_the_batch_at_the_next_step() {
     let mut model = model(|_| ());
-    let a = model.arrive(0 * MS, &request(0..10, 3)).unwrap();
+    let a = model.arrive(START, &request(0..10, 3)).unwrap();
     model.advance(50 * MS);
     let b = model.arrive(50 * MS, &request(100..110, 2)).unwrap();
     assert_eq!(model.load().waiting, 1);
@@ -96,8 +97,8 @@ fn a_later_request_joins_the_batch_at_the_next_step() {
 #[test]
 fn requests_beyond_the_seats_wait_in_order() {
     let mut model = model(|s| s.seats = 2);
-    let ids: Vec<_> = (0..5).map(|i| model.arrive(0 * MS, &request(i * 10..i * 10 + 4, 2)).unwrap()).collect();
-    model.advance(0 * MS);
+    let ids: Vec<_> = (0..5).map(|i| model.arrive(START, &request(i * 10..i * 10 + 4, 2)).unwrap()).collect();
+    model.advance(START);
     assert_eq!((model.load().running, model.load().waiting), (2, 3));
     let events = run(&mut model);
     let firsts: Vec<u128> = ids.iter().map(|&id| token_times(&events, id)[0]).collect();
@@ -107,7 +108,7 @@ fn requests_beyond_the_seats_wait_in_order() {
 #[test]
 fn a_long_prompt_is_computed_in_pieces_beside_the_decoding() {
     let mut model = model(|s| s.step_tokens = 8);
-    let a = model.arrive(0 * MS, &request(0..4, 4)).unwrap();
+    let a = model.arrive(START, &request(0..4, 4)).unwrap();
     model.advance(4 * MS);
     let b = model.arrive(5 * MS, &request(100..114, 1)).unwrap();
     let events = run(&mut model);
@@ -119,7 +120,7 @@ fn a_long_prompt_is_computed_in_pieces_beside_the_decoding() {
 #[test]
 fn a_cached_prefix_costs_nothing() {
     let mut model = model(|_| ());
-    model.arrive(0 * MS, &request(0..12, 1)).unwrap();
+    model.arrive(START, &request(0..12, 1)).unwrap();
     run(&mut model);
     // 8 of the first 10 tokens fill two blocks that are known
     let id = model.arrive(1000 * MS, &request((0..10).chain(50..52), 1)).unwrap();
@@ -141,7 +142,7 @@ fn a_prompt_that_is_cached_whole_still_computes_its_last_block() {
 #[test]
 fn an_answer_is_cached_for_the_next_turn() {
     let mut model = model(|_| ());
-    model.arrive(0 * MS, &request(0..8, 9)).unwrap();
+    model.arrive(START, &request(0..8, 9)).unwrap();
     let said = run(&mut model).into_iter().filter_map(|e| match e.what {
         Happening::Token { token, .. } => Some(token),
         _ => None,
@@ -155,9 +156,9 @@ fn an_answer_is_cached_for_the_next_turn() {
 fn equal_prompts_that_start_together_share_their_blocks() {
     let mut model = model(|_| ());
     for _ in 0..3 {
-        model.arrive(0 * MS, &request(0..13, 1)).unwrap();
+        model.arrive(START, &request(0..13, 1)).unwrap();
     }
-    model.advance(0 * MS);
+    model.advance(START);
     assert_eq!(model.load().used_blocks, 3 + 3);
     let cached: Vec<_> = reports(&run(&mut model)).iter().map(|r| r.cached_tokens).collect();
     assert_eq!(cached, [0, 12, 12]);
@@ -167,7 +168,7 @@ fn equal_prompts_that_start_together_share_their_blocks() {
 fn salted_requests_share_nothing() {
     let mut model = model(|_| ());
     for salt in [1, 2] {
-        model.arrive(0 * MS, &Request { salt, ..request(0..12, 1) }).unwrap();
+        model.arrive(START, &Request { salt, ..request(0..12, 1) }).unwrap();
         assert_eq!(reports(&run(&mut model))[0].cached_tokens, 0);
     }
 }
@@ -194,9 +195,9 @@ fn the_least_recently_used_prefix_is_evicted_from_its_end() {
 #[test]
 fn a_request_waits_while_its_blocks_are_taken() {
     let mut model = model(|s| s.blocks = 6);
-    let a = model.arrive(0 * MS, &request(0..16, 2)).unwrap();
-    let b = model.arrive(0 * MS, &request(100..116, 1)).unwrap();
-    model.advance(0 * MS);
+    let a = model.arrive(START, &request(0..16, 2)).unwrap();
+    let b = model.arrive(START, &request(100..116, 1)).unwrap();
+    model.advance(START);
     assert_eq!((model.load().running, model.load().waiting), (1, 1));
     let events = run(&mut model);
     assert_eq!(token_times(&events, a), [16, 126]);
@@ -206,8 +207,8 @@ fn a_request_waits_while_its_blocks_are_taken() {
 #[test]
 fn the_newest_request_gives_way_when_blocks_run_out_and_ends_all_the_same() {
     let mut model = model(|s| s.blocks = 6);
-    model.arrive(0 * MS, &request(0..8, 12)).unwrap();
-    model.arrive(0 * MS, &request(100..108, 12)).unwrap();
+    model.arrive(START, &request(0..8, 12)).unwrap();
+    model.arrive(START, &request(100..108, 12)).unwrap();
     let events = run(&mut model);
     assert!(events.iter().any(|e| matches!(e.what, Happening::Preempted { id } if id == RequestId(1))));
     assert!(!events.iter().any(|e| matches!(e.what, Happening::Preempted { id } if id == RequestId(0))));
@@ -218,7 +219,7 @@ fn the_newest_request_gives_way_when_blocks_run_out_and_ends_all_the_same() {
 #[test]
 fn an_answer_ends_where_the_blocks_end() {
     let mut model = model(|s| s.blocks = 3);
-    model.arrive(0 * MS, &request(0..8, 1000)).unwrap();
+    model.arrive(START, &request(0..8, 1000)).unwrap();
     let [report] = reports(&run(&mut model)).try_into().unwrap();
     assert_eq!((report.output_tokens, report.asked_tokens), (4, 1000));
 }
@@ -226,16 +227,16 @@ fn an_answer_ends_where_the_blocks_end() {
 #[test]
 fn what_can_never_run_is_refused() {
     let mut model = model(|s| (s.blocks, s.queue) = (3, 1));
-    assert_eq!(model.arrive(0 * MS, &request([], 1)), Err(Refusal::EmptyPrompt));
-    assert_eq!(model.arrive(0 * MS, &request(0..12, 1)), Err(Refusal::PromptTooLong { tokens: 12, window: 12 }));
-    assert!(model.arrive(0 * MS, &request(0..4, 1)).is_ok());
-    assert_eq!(model.arrive(0 * MS, &request(0..4, 1)), Err(Refusal::QueueFull { queue: 1 }));
+    assert_eq!(model.arrive(START, &request([], 1)), Err(Refusal::EmptyPrompt));
+    assert_eq!(model.arrive(START, &request(0..12, 1)), Err(Refusal::PromptTooLong { tokens: 12, window: 12 }));
+    assert!(model.arrive(START, &request(0..4, 1)).is_ok());
+    assert_eq!(model.arrive(START, &request(0..4, 1)), Err(Refusal::QueueFull { queue: 1 }));
 }
 
 #[test]
 fn a_late_look_sees_every_step_at_its_own_time() {
     let mut model = model(|_| ());
-    let id = model.arrive(0 * MS, &request(0..10, 3)).unwrap();
+    let id = model.arrive(START, &request(0..10, 3)).unwrap();
     assert_eq!(token_times(&model.advance(10_000 * MS), id), [10, 120, 230]);
     assert_eq!(model.next_event(), None);
 }
@@ -243,7 +244,7 @@ fn a_late_look_sees_every_step_at_its_own_time() {
 #[test]
 fn aborts_bring_the_engine_back_to_idle() {
     let mut model = model(|s| s.seats = 2);
-    let ids: Vec<_> = (0..5).map(|i| model.arrive(0 * MS, &request(i * 10..i * 10 + 9, 50)).unwrap()).collect();
+    let ids: Vec<_> = (0..5).map(|i| model.arrive(START, &request(i * 10..i * 10 + 9, 50)).unwrap()).collect();
     model.advance(300 * MS);
     ids.iter().for_each(|&id| model.abort(310 * MS, id));
     ids.iter().for_each(|&id| model.abort(310 * MS, id));
@@ -257,8 +258,8 @@ fn aborts_bring_the_engine_back_to_idle() {
 #[test]
 fn the_cache_is_reset_only_while_nothing_runs() {
     let mut model = model(|_| ());
-    model.arrive(0 * MS, &request(0..12, 1)).unwrap();
-    model.advance(0 * MS);
+    model.arrive(START, &request(0..12, 1)).unwrap();
+    model.advance(START);
     assert!(!model.reset_prefix_cache());
     run(&mut model);
     assert!(model.reset_prefix_cache());
