@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::admin::{self, ConfigState, PluginState};
-use crate::board::scrape::{ScrapeSettings, Scraper, SourceSettings};
 use crate::board::asking::Asking;
+use crate::board::scrape::{ScrapeSettings, Scraper, SourceSettings};
 use crate::board::{self, Board};
 use crate::config::plan::{Plan, Planned};
 use crate::config::{self, Environment};
@@ -76,7 +76,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let tasks = Tasks::default();
     let hub = Arc::new(MetricHub::default());
-    let plan = load_plan(&settings, &hub)?;
+    let slots = Slots::default();
+    let plan = load_plan(&settings, &slots, &hub)?;
     let discovery = plan.required_discovery()?;
 
     let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
@@ -169,16 +170,15 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn load_plan(settings: &Settings, hub: &MetricHub) -> anyhow::Result<Plan> {
+fn load_plan(settings: &Settings, slots: &Slots, hub: &MetricHub) -> anyhow::Result<Plan> {
     let text = match &settings.config_file {
         Some(path) => std::fs::read_to_string(path)
             .with_context(|| format!("failed to load config from a file '{}'", path.display()))?,
         None => settings.config_text.clone(),
     };
-    let slots = Slots::default();
     let env = Environment {
         registry: registry(),
-        slots: &slots,
+        slots,
         metrics: hub,
         staleness: settings.staleness,
         allow_experimental: settings.allow_experimental,
@@ -245,11 +245,7 @@ fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_jso
 fn config_page(generations: Generations) -> Arc<dyn Fn() -> ConfigState + Send + Sync> {
     Arc::new(move || {
         let generation = generations.load();
-        ConfigState {
-            effective: generation.plan.effective.clone(),
-            generation: generation.number,
-            last_error: None,
-        }
+        ConfigState { effective: generation.plan.effective.clone(), generation: generation.number, last_error: None }
     })
 }
 

@@ -3,12 +3,12 @@
 pub mod asking;
 pub mod discovery;
 pub mod exposition;
-pub mod reading;
-pub mod scrape;
 mod gauges;
 mod membership;
 mod publisher;
+pub mod reading;
 pub mod report;
+pub mod scrape;
 mod staleness;
 pub mod watch;
 

@@ -14,11 +14,11 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_prost::ProstCodec;
 
-use crate::trust::AcceptAny;
 use crate::ext_proc::answer::DESTINATION;
 use crate::ext_proc::wire::{
     HeaderMap, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse, Request, Response,
 };
+use crate::trust::AcceptAny;
 
 const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
@@ -124,8 +124,8 @@ fn subset_metadata(hosts: &[String]) -> Metadata {
 }
 
 async fn connect(args: &Args) -> anyhow::Result<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{}", args.address))?
-        .connect_timeout(Duration::from_secs(args.timeout));
+    let endpoint =
+        Endpoint::from_shared(format!("http://{}", args.address))?.connect_timeout(Duration::from_secs(args.timeout));
     if !args.tls {
         return Ok(endpoint.connect().await?);
     }

@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn the_last_of_a_repeated_flag_wins_but_ports_add_up() {
-        let args = parse(&["--grpc-port", "1", "--grpc-port=2", "--endpoint-target-ports=1,2", "--endpoint-target-ports=3"]);
+        let args =
+            parse(&["--grpc-port", "1", "--grpc-port=2", "--endpoint-target-ports=1,2", "--endpoint-target-ports=3"]);
         let args = args.unwrap();
         assert_eq!(args.grpc_port, 2);
         assert_eq!(args.endpoint_target_ports, [Ports(vec![1, 2]), Ports(vec![3])]);
@@ -210,9 +211,16 @@ mod tests {
 
     #[test]
     fn malformed_values_are_refused_by_the_name_of_their_flag() {
-        for flag in ["--grpc-port=many", "--drain-timeout=10", "--secure-serving=perhaps", "--endpoint-target-ports=1,x",
-            "-v=much", "--zap-encoder=wibble", "--zap-log-level=0", "--wibble"]
-        {
+        for flag in [
+            "--grpc-port=many",
+            "--drain-timeout=10",
+            "--secure-serving=perhaps",
+            "--endpoint-target-ports=1,x",
+            "-v=much",
+            "--zap-encoder=wibble",
+            "--zap-log-level=0",
+            "--wibble",
+        ] {
             let text = parse(&[flag]).unwrap_err().to_string();
             assert!(text.contains(flag.split('=').next().unwrap()), "{flag}: {text}");
         }

@@ -206,7 +206,11 @@ mod tests {
     fn head(pairs: &[(&str, &str)]) -> RequestHead {
         let headers = pairs
             .iter()
-            .map(|(k, v)| HeaderValue { key: (*k).into(), value: Bytes::new(), raw_value: Bytes::copy_from_slice(v.as_bytes()) })
+            .map(|(k, v)| HeaderValue {
+                key: (*k).into(),
+                value: Bytes::new(),
+                raw_value: Bytes::copy_from_slice(v.as_bytes()),
+            })
             .collect();
         RequestHead::new(HttpHeaders { headers: Some(HeaderMap { headers }), end_of_stream: false }, Instant::now())
     }
@@ -239,12 +243,18 @@ mod tests {
     #[test]
     fn a_header_value_may_come_in_either_field() {
         let value = |value: &'static [u8], raw: &'static [u8]| {
-            let header =
-                HeaderValue { key: ":path".into(), value: Bytes::from_static(value), raw_value: Bytes::from_static(raw) };
+            let header = HeaderValue {
+                key: ":path".into(),
+                value: Bytes::from_static(value),
+                raw_value: Bytes::from_static(raw),
+            };
             let headers = Some(HeaderMap { headers: vec![header] });
             RequestHead::new(HttpHeaders { headers, end_of_stream: false }, Instant::now()).path
         };
-        assert_eq!((value(b"/a", b""), value(b"", b"/b"), value(b"/a", b"/b")), ("/a".into(), "/b".into(), "/b".into()));
+        assert_eq!(
+            (value(b"/a", b""), value(b"", b"/b"), value(b"/a", b"/b")),
+            ("/a".into(), "/b".into(), "/b".into())
+        );
     }
 
     #[test]

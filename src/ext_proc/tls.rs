@@ -104,7 +104,8 @@ fn from_files(directory: &Path, provider: &CryptoProvider) -> Result<CertifiedKe
     let read_error = |path: &Path, why: &dyn fmt::Display| TlsError::Read { path: path.into(), why: why.to_string() };
     let (crt, key) = (directory.join("tls.crt"), directory.join("tls.key"));
     let pem = std::fs::read(&crt).map_err(|e| read_error(&crt, &e))?;
-    let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().map_err(|e| read_error(&crt, &e))?;
+    let chain =
+        CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().map_err(|e| read_error(&crt, &e))?;
     if chain.is_empty() {
         return Err(read_error(&crt, &"expected a certificate in PEM, found none"));
     }
@@ -122,7 +123,9 @@ fn self_signed(provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "endpoint picker");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let this_year = 1970 + (std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()) / 31_556_952) as i32;
+    let this_year = 1970
+        + (std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()) / 31_556_952)
+            as i32;
     params.not_before = date_time_ymd(this_year - 1, 1, 1);
     params.not_after = date_time_ymd(this_year + 10, 1, 1);
     let certificate = params.self_signed(&key).map_err(failed)?;

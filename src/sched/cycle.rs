@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant as Clock;
 
 use epp_plugin_api::{
-    Charge, Cycle, EndpointId, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger, Load, Next, Picked, ProfileRun, Snapshot,
+    Charge, Cycle, EndpointId, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger, Load, Next, Picked,
+    ProfileRun, Snapshot,
 };
 use tokio::time::Instant;
 

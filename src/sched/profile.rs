@@ -65,8 +65,9 @@ pub fn remember_scores(work: &mut Work, profile: usize) {
 
 fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
     for (total, &score) in totals.iter_mut().zip(scores) {
-        // `max` gives 0 for a score that is no number.
-        *total += score.max(0.0).min(1.0) * weight;
+        // What is no number compares false and counts as 0.
+        let score = if score > 0.0 { score.min(1.0) } else { 0.0 };
+        *total += score * weight;
     }
 }
 

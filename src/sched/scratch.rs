@@ -69,7 +69,7 @@ impl Work {
 
 /// Hands out scratches; at most as many exist as requests were ever in rooms 4 to 6 at once.
 #[derive(Debug, Default)]
-pub struct ScratchPool(Mutex<Vec<Box<Scratch>>>);
+pub struct ScratchPool(Mutex<Vec<Scratch>>);
 
 impl ScratchPool {
     /// Runs `f` with a scratch.

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use epp_plugin_api::SourceSpec;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+
+use crate::trust::AcceptAny;
 
 /// Where systems keep the certificates that they trust.
 const SYSTEM_ROOTS: [&str; 4] = [
@@ -43,7 +43,7 @@ pub fn client_config(source: &SourceSpec) -> Result<Arc<ClientConfig>, TlsSetupE
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().map_err(TlsSetupError::Setup)?;
     let builder = if source.skip_verify {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny::new(provider)))
     } else {
         builder.with_root_certificates(roots(&source.ca_cert_path)?)
     };
@@ -90,45 +90,6 @@ fn roots(ca_cert_path: &str) -> Result<RootCertStore, TlsSetupError> {
         roots.add_parsable_certificates(certificates(&path)?);
     }
     Ok(roots)
-}
-
-/// Takes whatever certificate comes, as `insecureSkipVerify` asks for; the handshake itself is checked all the same.
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// The name that the certificate must bear.

@@ -4,7 +4,7 @@ use super::{Registry, comes_back, plan_with};
 
 /// The plugin types that the samples are read with.
 fn registry() -> Registry {
-    super::registry::REGISTRY
+    crate::app::registry()
 }
 
 fn golden(name: &str) {

@@ -103,7 +103,7 @@ mod tests {
 
     fn check(video: serde_json::Value, headers: &[(&str, &str)], count: u64) {
         let mut sent = Headers::default();
-        headers.iter().for_each(|(key, value)| sent.set(key, value.to_string()));
+        headers.iter().for_each(|(key, value)| sent.set(*key, value.to_string()));
         assert_eq!(estimate(json!({"video": video})).video_tokens(&sent), count, "{video} {headers:?}");
     }
 
