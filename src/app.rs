@@ -17,12 +17,13 @@ use crate::admin::{self, ConfigState, PluginState};
 use crate::board::asking::Asking;
 use crate::board::scrape::{ScrapeSettings, Scraper, SourceSettings};
 use crate::board::{self, Board};
+use crate::calls::HttpCalls;
 use crate::config::plan::{Plan, Planned};
 use crate::config::{self, Environment};
 use crate::ext_proc::context::{Context, Options};
 use crate::ext_proc::health::Health;
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
-use crate::ext_proc::server::{listen, serve as serve_streams, serve_health};
+use crate::ext_proc::server::{Connections, listen, serve as serve_streams, serve_health};
 use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
 use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
@@ -33,6 +34,8 @@ use crate::telemetry;
 
 /// What stays open is cut so long after the last stream could have begun.
 const GRACE: Duration = Duration::from_millis(250);
+/// A drain ends early once no client has been connected for so long: then there is nobody to be served.
+const QUIET: Duration = Duration::from_secs(1);
 /// Engines are asked no more often than this.
 const LEAST_SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
@@ -116,6 +119,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         snapshots: board.snapshots(),
         ledger: board.ledger().clone(),
         generations,
+        calls: Arc::new(HttpCalls::new(tasks.clone())),
         metrics: RequestMetrics::new(&hub),
         stages: StageMetrics::of(&hub),
         streams: settings.stream_metrics.then(|| StreamMetrics::of(&hub)),
@@ -144,7 +148,8 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     };
     let on_grpc = settings.health_on_grpc.then(|| health.clone());
     let service = ExternalProcessor::new(cx, settings.limits);
-    let streams = serve_streams(grpc, tls, service, on_grpc, &tasks, until(stopped.clone()));
+    let connections = Connections::default();
+    let streams = serve_streams(grpc, tls, service, on_grpc, &connections, &tasks, until(stopped.clone()));
     let checks = serve_health(health_listener, health.clone(), &tasks, until(stopped));
     let servers = async { tokio::try_join!(streams, checks).map(drop) };
     tokio::pin!(servers);
@@ -161,6 +166,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     tokio::select! {
         result = &mut servers => return result.context("a listener failed"),
         () = tokio::time::sleep(settings.drain) => {}
+        () = connections.none_for(QUIET) => tracing::info!("nobody is connected, so the drain ends early"),
     }
     stop.send_replace(true);
     // What is still open after the grace is cut when it is dropped.

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod app;
 pub mod board;
+pub mod calls;
 pub mod cli;
 pub mod config;
 pub mod ext_proc;

@@ -27,7 +27,8 @@ impl Args {
         self.check_metrics_files()?;
         let receive = size("grpc-max-recv-msg-size", &self.grpc_max_recv_msg_size)?;
         let send = size("grpc-max-send-msg-size", &self.grpc_max_send_msg_size)?;
-        let tls = if self.secure_serving { Some(self.tls()?) } else { None };
+        // The flags are checked even where they have no effect.
+        let tls = Some(self.tls()?).filter(|_| self.secure_serving);
         Ok(Settings {
             grpc_port: port("grpc-port", self.grpc_port)?,
             health_port: port("grpc-health-port", self.grpc_health_port)?,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use epp_plugin_api::{ModelRestorer, ResponseKind, ResponseParser, Usage};
+use epp_plugin_api::{Call, ModelRestorer, Parting, Report, ResponseEnd, ResponseKind, ResponseParser, Usage};
 use tokio::time::Instant;
 
 use crate::ext_proc::exchange::Exchange;
@@ -22,6 +22,8 @@ pub struct Response {
     last_chunk: Option<Instant>,
     usage: Usage,
     complete: bool,
+    reports: Vec<Report>,
+    calls: Vec<Call>,
 }
 
 impl Response {
@@ -56,6 +58,8 @@ impl Response {
             last_chunk: None,
             usage: Usage::default(),
             complete: false,
+            reports: Vec::new(),
+            calls: Vec::new(),
         }
     }
 
@@ -75,13 +79,12 @@ impl Response {
         if !chunk.is_empty() {
             if self.first_chunk.is_none() {
                 self.first_chunk = Some(now);
-                if let Some(load) = &mut exchange.load {
-                    load.response_began();
-                }
+                exchange.each(|held| held.response_began());
             } else if let Some(last) = self.last_chunk.filter(|_| self.streaming) {
                 exchange.series.inter_token(now - last);
             }
             self.last_chunk = Some(now);
+            exchange.each(|held| held.response_chunk(now));
         }
         self.read(&chunk, end, exchange);
         let Some(restorer) = &mut self.restorer else { return chunk };
@@ -124,7 +127,23 @@ impl Response {
             streaming: self.streaming,
             output_tokens: self.usage.completion,
         });
+        let end = ResponseEnd { usage: self.usage, streaming: self.streaming, now };
+        exchange.each(|held| {
+            let Parting { reports, calls } = held.response_ended(&end);
+            self.reports.extend(reports);
+            self.calls.extend(calls);
+        });
         exchange.load = None;
+    }
+
+    /// What plugins have reported at the end, once.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    /// The calls that plugins have asked for at the end, once.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.calls)
     }
 
     /// How long the response has been under way.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use epp_plugin_api::Report;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
@@ -56,6 +57,18 @@ fn metadata(destination: &str, scores: Option<Vec<(String, f64)>>) -> Struct {
     }
     let mut metadata = Struct::default();
     metadata.fields.insert(NAMESPACE.into(), value(Kind::StructValue(lb)));
+    metadata
+}
+
+/// Values that plugins report, by namespace.
+pub fn reported(reports: Vec<Report>) -> Struct {
+    let mut metadata = Struct::default();
+    for Report { namespace, key, value: number } in reports {
+        let namespace = metadata.fields.entry(namespace).or_insert_with(|| value(Kind::StructValue(Struct::default())));
+        if let Some(Kind::StructValue(fields)) = &mut namespace.kind {
+            fields.fields.insert(key, value(Kind::NumberValue(number)));
+        }
+    }
     metadata
 }
 

@@ -8,6 +8,7 @@ use epp_plugin_api::{Ledger, Snapshot};
 
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::generation::Generations;
+use crate::sched::calls::Calls;
 use crate::sched::metrics::StageMetrics;
 
 /// The parts of the picker that a stream uses.
@@ -15,6 +16,7 @@ pub struct Context {
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     pub ledger: Arc<Ledger>,
     pub generations: Generations,
+    pub calls: Arc<dyn Calls>,
     pub metrics: RequestMetrics,
     pub stages: Arc<StageMetrics>,
     /// `None` unless asked for.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{Charge, Held};
+use epp_plugin_api::{Charge, Held, Served};
 use tokio::time::Instant;
 
 use crate::ext_proc::metrics::{RequestSeries, RunningGuard};
@@ -23,6 +23,18 @@ pub struct Exchange {
     pub _running: Option<RunningGuard>,
 }
 
+impl Exchange {
+    /// Shows the response's headers to every plugin; collects what they add to them.
+    pub fn response_headers(&mut self, served: &Served, set: &mut Vec<(String, String)>) {
+        self.each(|held| held.response_headers(served, set));
+    }
+
+    /// Calls `told` for every plugin that still holds something.
+    pub fn each(&mut self, told: impl FnMut(&mut Box<dyn Held>)) {
+        self.load.iter_mut().flat_map(|load| &mut load.held).for_each(told);
+    }
+}
+
 /// Who reads the response, and the path that was asked for.
 pub struct Reader {
     pub parser: Arc<ParserEntry>,
@@ -40,11 +52,4 @@ pub struct Renamed {
 pub struct InFlight {
     pub held: Vec<Box<dyn Held>>,
     pub _charge: Charge,
-}
-
-impl InFlight {
-    /// Tells every producer that the response's body has begun.
-    pub fn response_began(&mut self) {
-        self.held.iter_mut().for_each(|h| h.response_began());
-    }
 }

@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::Server;
@@ -67,6 +67,7 @@ pub async fn serve(
     tls: Option<Arc<ServerConfig>>,
     service: ExternalProcessor,
     health: Option<Health>,
+    connections: &Connections,
     tasks: &Tasks,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
@@ -77,7 +78,7 @@ pub async fn serve(
         .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
         .add_service(service)
         .add_optional_service(health.map(|h| h.service()));
-    router.serve_with_incoming_shutdown(accept(listener, tls, tasks), stop).await
+    router.serve_with_incoming_shutdown(accept(listener, tls, connections, tasks), stop).await
 }
 
 /// Serves health checks in the clear until `stop` resolves.
@@ -92,12 +93,51 @@ pub async fn serve_health(
 ) -> Result<(), tonic::transport::Error> {
     Server::builder()
         .add_service(health.service())
-        .serve_with_incoming_shutdown(accept(listener, None, tasks), stop)
+        .serve_with_incoming_shutdown(accept(listener, None, &Connections::default(), tasks), stop)
         .await
 }
 
+/// Counts the connections of the ext_proc port, so that a drain can end when nobody is left.
+#[derive(Clone, Debug)]
+pub struct Connections(Arc<watch::Sender<usize>>);
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl Connections {
+    /// Ends once there has been no connection for `quiet`.
+    pub async fn none_for(&self, quiet: Duration) {
+        let mut count = self.0.subscribe();
+        loop {
+            // The sender lives as long as `self`, so neither wait ends for want of it.
+            let _ = count.wait_for(|n| *n == 0).await;
+            if tokio::time::timeout(quiet, count.wait_for(|n| *n > 0)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn open(&self) -> OpenConnection {
+        self.0.send_modify(|n| *n += 1);
+        OpenConnection(self.0.clone())
+    }
+}
+
+/// One connection in the count.
+struct OpenConnection(Arc<watch::Sender<usize>>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.send_modify(|n| *n -= 1);
+    }
+}
+
 /// Connections as they are ready to be served. Handshakes run side by side, so a slow one holds up nobody.
-fn accept(listener: TcpListener, tls: Option<Arc<ServerConfig>>, tasks: &Tasks) -> Incoming {
+fn accept(listener: TcpListener, tls: Option<Arc<ServerConfig>>, connections: &Connections, tasks: &Tasks) -> Incoming {
+    let connections = connections.clone();
     // A full channel holds back further accepts, and the kernel's backlog takes over.
     let (tx, rx) = mpsc::channel(64);
     let acceptor = tls.map(TlsAcceptor::from);
@@ -113,16 +153,20 @@ fn accept(listener: TcpListener, tls: Option<Arc<ServerConfig>>, tasks: &Tasks) 
             let _ = stream.set_nodelay(true);
             match &acceptor {
                 None => {
-                    if tx.send(Connection::Plain(stream)).await.is_err() {
+                    let connection = Connection { stream: Transport::Plain(stream), _counted: connections.open() };
+                    if tx.send(connection).await.is_err() {
                         return;
                     }
                 }
                 Some(acceptor) => {
-                    let (handshake, tx) = (acceptor.accept(stream), tx.clone());
+                    let (handshake, tx, counted) = (acceptor.accept(stream), tx.clone(), connections.open());
                     spawn.spawn("handshake", async move {
                         match tokio::time::timeout(HANDSHAKE, handshake).await {
                             // The server may have stopped meanwhile; then nobody wants the connection.
-                            Ok(Ok(stream)) => drop(tx.send(Connection::Tls(Box::new(stream))).await),
+                            Ok(Ok(stream)) => {
+                                let stream = Transport::Tls(Box::new(stream));
+                                drop(tx.send(Connection { stream, _counted: counted }).await);
+                            }
                             Ok(Err(why)) => tracing::debug!(%why, "TLS handshake failed"),
                             Err(_) => tracing::debug!("TLS handshake took too long"),
                         }
@@ -144,8 +188,14 @@ impl Stream for Incoming {
     }
 }
 
-/// A connection, encrypted or not.
-enum Connection {
+/// A connection that is counted.
+struct Connection {
+    stream: Transport,
+    _counted: OpenConnection,
+}
+
+/// Encrypted or not.
+enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -154,27 +204,27 @@ impl Connected for Connection {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        match self {
-            Self::Plain(stream) => stream.connect_info(),
-            Self::Tls(stream) => stream.get_ref().0.connect_info(),
+        match &self.stream {
+            Transport::Plain(stream) => stream.connect_info(),
+            Transport::Tls(stream) => stream.get_ref().0.connect_info(),
         }
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        match &mut self.get_mut().stream {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        match &mut self.get_mut().stream {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -183,30 +233,30 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        match &mut self.get_mut().stream {
+            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        match &mut self.get_mut().stream {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        match &mut self.get_mut().stream {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
+use futures_util::FutureExt;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::time::Instant;
 use tonic::body::Body;
@@ -123,7 +124,7 @@ impl Open {
                 }
                 Err(status) => return self.fail(status),
             };
-            let taken = catch_unwind(AssertUnwindSafe(|| self.stream.take(message, Instant::now())));
+            let taken = AssertUnwindSafe(self.stream.take(message, Instant::now())).catch_unwind().await;
             if taken.is_err() {
                 return self.fail(Status::internal("the picker failed on this stream"));
             }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use epp_plugin_api::{Call, Report, Served};
 use prost_types::value::Kind;
 use tokio::time::Instant;
 
 use crate::ext_proc::after;
-use crate::ext_proc::answer::{Routing, immediate, push_pieces};
+use crate::ext_proc::answer::{Routing, immediate, push_pieces, reported};
 use crate::ext_proc::context::Context;
 use crate::ext_proc::exchange::{Exchange, InFlight, Reader, Renamed};
 use crate::ext_proc::reading::{BodyChunks, ReadRequest, RequestHead, read};
@@ -26,6 +27,8 @@ use crate::sched::subset::Subset;
 
 const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
 const SUBSET_KEY: &str = "x-gateway-destination-endpoint-subset";
+const LB_NAMESPACE: &str = "envoy.lb";
+const SERVED_KEY: &str = "x-gateway-destination-endpoint-served";
 const SEEN_MARK: &str = "x-went-into-resp-headers";
 
 /// How far a stream has come.
@@ -108,16 +111,18 @@ impl Stream {
     }
 
     /// Takes a message; what it is answered with can be fetched afterwards.
-    pub fn take(&mut self, message: ProcessingRequest, now: Instant) {
+    pub async fn take(&mut self, message: ProcessingRequest, now: Instant) {
         if let Some(config) = &message.protocol_config {
             self.request_mode = RequestMode::new(config);
             self.response_mode = BodyMode::from_wire(config.response_body_mode);
         }
         match message.request {
-            Some(Request::RequestHeaders(headers)) => self.request_headers(headers, now),
-            Some(Request::RequestBody(body)) => self.request_body(body, message.metadata_context, now),
-            Some(Request::RequestTrailers(_)) => self.request_trailers(message.metadata_context, now),
-            Some(Request::ResponseHeaders(headers)) => self.response_headers(&headers, now),
+            Some(Request::RequestHeaders(headers)) => self.request_headers(headers, now).await,
+            Some(Request::RequestBody(body)) => self.request_body(body, message.metadata_context, now).await,
+            Some(Request::RequestTrailers(_)) => self.request_trailers(message.metadata_context, now).await,
+            Some(Request::ResponseHeaders(headers)) => {
+                self.response_headers(&headers, message.metadata_context.as_ref(), now)
+            }
             Some(Request::ResponseBody(body)) => self.response_body(body, now),
             Some(Request::ResponseTrailers(_)) => self.response_trailers(now),
             None => tracing::debug!("a message without a phase is ignored"),
@@ -131,9 +136,10 @@ impl Stream {
         {
             response.finish(exchange, now);
         }
+        self.send_open_calls();
     }
 
-    fn request_headers(&mut self, message: HttpHeaders, now: Instant) {
+    async fn request_headers(&mut self, message: HttpHeaders, now: Instant) {
         if !matches!(self.phase, Phase::Start) {
             tracing::debug!("request headers out of order are ignored");
             return;
@@ -147,7 +153,7 @@ impl Stream {
         match self.request_mode {
             RequestMode::Duplex | RequestMode::Streamed => {}
             RequestMode::Buffered => self.answer(Response::RequestHeaders(PhaseResponse::unchanged())),
-            RequestMode::HeadersFirst => return self.route_by_headers(head, now),
+            RequestMode::HeadersFirst => return self.route_by_headers(head, now).await,
             RequestMode::Unservable(mode) => {
                 let refusal = Refusal::BodyMode { direction: "request", mode: mode.name() };
                 return self.refuse(&refusal, "", "", &head, now);
@@ -156,7 +162,7 @@ impl Stream {
         self.phase = Phase::Reading(Incoming { head, body: BodyChunks::default(), messages: 0 });
     }
 
-    fn request_body(&mut self, message: HttpBody, metadata: Option<Metadata>, now: Instant) {
+    async fn request_body(&mut self, message: HttpBody, metadata: Option<Metadata>, now: Instant) {
         if matches!(self.phase, Phase::Start) {
             let head = RequestHead::absent(now);
             self.phase = Phase::Reading(Incoming { head, body: BodyChunks::default(), messages: 0 });
@@ -170,7 +176,7 @@ impl Stream {
                         self.refuse(&refusal, "", "", &incoming.head, now);
                     }
                 } else if message.end_of_stream || self.request_mode == RequestMode::Buffered {
-                    self.read_and_route(metadata, false, now);
+                    self.read_and_route(metadata, false, now).await;
                 }
             }
             Phase::Routed(_) if matches!(self.request_mode, RequestMode::Streamed | RequestMode::HeadersFirst) => {
@@ -183,9 +189,9 @@ impl Stream {
         }
     }
 
-    fn request_trailers(&mut self, metadata: Option<Metadata>, now: Instant) {
+    async fn request_trailers(&mut self, metadata: Option<Metadata>, now: Instant) {
         match self.phase {
-            Phase::Reading(_) => self.read_and_route(metadata, true, now),
+            Phase::Reading(_) => self.read_and_route(metadata, true, now).await,
             Phase::Start | Phase::Routed(_) | Phase::Responding(..) => {
                 self.answer(Response::RequestTrailers(TrailersResponse {}));
             }
@@ -194,7 +200,7 @@ impl Stream {
     }
 
     /// Reads the request, whose body is complete, and sends it on its way.
-    fn read_and_route(&mut self, metadata: Option<Metadata>, trailers: bool, now: Instant) {
+    async fn read_and_route(&mut self, metadata: Option<Metadata>, trailers: bool, now: Instant) {
         let Phase::Reading(Incoming { mut head, body, messages }) = std::mem::replace(&mut self.phase, Phase::Over)
         else {
             return;
@@ -204,20 +210,22 @@ impl Stream {
         let began = std::time::Instant::now();
         let result = read(&mut head, body.join(), &generation);
         self.cx.stages.observe(Stage::Parse, began.elapsed());
-        let ReadRequest { request, parser, rewritten } = match result {
+        let ReadRequest { mut request, parser, rewritten } = match result {
             Ok(read) => read,
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
+        generation.pipeline.read(&mut request);
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
+        let snapshot = self.cx.snapshots.load_full();
         let inputs = Inputs {
-            snapshot: &self.cx.snapshots.load(),
+            snapshot: &snapshot,
             request: &request,
             subset: subset.as_ref(),
             ledger: &self.cx.ledger,
             now,
             with_scores: self.cx.options.emit_scores,
         };
-        let outcome = match generation.pipeline.run(inputs) {
+        let outcome = match generation.pipeline.run(inputs, &*self.cx.calls).await {
             Ok(outcome) => outcome,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
@@ -325,7 +333,7 @@ impl Stream {
     }
 
     /// Envoy keeps the body back until its headers are answered, so the pick is made without it.
-    fn route_by_headers(&mut self, mut head: RequestHead, now: Instant) {
+    async fn route_by_headers(&mut self, mut head: RequestHead, now: Instant) {
         if !self.cx.warned_of_headers_only.swap(true, Relaxed) {
             tracing::warn!(
                 "envoy sends STREAMED request bodies only after its headers are answered, so picks do not see the body; \
@@ -333,16 +341,18 @@ impl Stream {
             );
         }
         let generation = self.cx.generations.load_full();
-        let request = head.without_body(&generation);
+        let mut request = head.without_body(&generation);
+        generation.pipeline.read(&mut request);
+        let snapshot = self.cx.snapshots.load_full();
         let inputs = Inputs {
-            snapshot: &self.cx.snapshots.load(),
+            snapshot: &snapshot,
             request: &request,
             subset: None,
             ledger: &self.cx.ledger,
             now,
             with_scores: self.cx.options.emit_scores,
         };
-        let outcome = match generation.pipeline.run(inputs) {
+        let outcome = match generation.pipeline.run(inputs, &*self.cx.calls).await {
             Ok(outcome) => outcome,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
         };
@@ -364,7 +374,7 @@ impl Stream {
         self.cx.metrics.request_processed(now.elapsed());
     }
 
-    fn response_headers(&mut self, message: &HttpHeaders, now: Instant) {
+    fn response_headers(&mut self, message: &HttpHeaders, metadata: Option<&Metadata>, now: Instant) {
         let mut exchange = match std::mem::replace(&mut self.phase, Phase::Start) {
             Phase::Routed(exchange) => Some(exchange),
             Phase::Responding(exchange, _) => exchange,
@@ -376,29 +386,35 @@ impl Stream {
         };
         let bodies_are_seen = self.response_mode != BodyMode::None;
         let mut response = Box::new(after::Response::new(message, exchange.as_deref(), bodies_are_seen, now));
-        if message.end_of_stream
-            && let Some(exchange) = &mut exchange
-        {
-            response.finish(exchange, now);
-        }
-        self.phase = Phase::Responding(exchange, response);
         let mut mutation = HeaderMutation::default();
         mutation.set(SEEN_MARK, "true");
+        if let Some(exchange) = &mut exchange {
+            let mut set = Vec::new();
+            exchange.response_headers(&served(metadata), &mut set);
+            set.into_iter().for_each(|(key, value)| mutation.set(key, value));
+            if message.end_of_stream {
+                response.finish(exchange, now);
+                self.send_calls(response.take_calls());
+            }
+        }
+        self.phase = Phase::Responding(exchange, response);
         let common = CommonResponse { header_mutation: Some(mutation), ..CommonResponse::default() };
         self.answer(Response::ResponseHeaders(PhaseResponse { response: Some(common) }));
     }
 
     fn response_body(&mut self, message: HttpBody, now: Instant) {
         let HttpBody { body, end_of_stream } = message;
-        let (body, rewrites) = match &mut self.phase {
+        let (body, rewrites, reports) = match &mut self.phase {
             Phase::Responding(Some(exchange), response) => {
                 let body = response.chunk(body, end_of_stream, exchange, now);
                 if end_of_stream {
                     response.finish(exchange, now);
                 }
-                (body, response.rewrites())
+                (body, response.rewrites(), response.take_reports())
             }
-            Phase::Responding(None, _) | Phase::Start | Phase::Reading(_) | Phase::Routed(_) => (body, false),
+            Phase::Responding(None, _) | Phase::Start | Phase::Reading(_) | Phase::Routed(_) => {
+                (body, false, Vec::new())
+            }
             Phase::Over => return,
         };
         match self.response_mode {
@@ -410,6 +426,26 @@ impl Stream {
                 push_pieces(&mut self.out, body, end_of_stream, Response::ResponseBody);
             }
         }
+        self.report(reports);
+        self.send_open_calls();
+    }
+
+    /// Puts what plugins report into the metadata of the answer that goes out last.
+    fn report(&mut self, reports: Vec<Report>) {
+        if let Some(last) = self.out.back_mut().filter(|_| !reports.is_empty()) {
+            last.dynamic_metadata = Some(reported(reports));
+        }
+    }
+
+    fn send_open_calls(&mut self) {
+        if let Phase::Responding(_, response) = &mut self.phase {
+            let calls = response.take_calls();
+            self.send_calls(calls);
+        }
+    }
+
+    fn send_calls(&self, calls: Vec<Call>) {
+        calls.into_iter().for_each(|call| self.cx.calls.send(call));
     }
 
     fn response_trailers(&mut self, now: Instant) {
@@ -421,6 +457,9 @@ impl Stream {
                 }
             }
             response.finish(exchange, now);
+            let reports = response.take_reports();
+            self.report(reports);
+            self.send_open_calls();
         }
         if !self.is_over() {
             self.answer(Response::ResponseTrailers(TrailersResponse {}));
@@ -455,6 +494,15 @@ impl Drop for Stream {
 impl Renamed {
     fn new(client: String, target: String) -> Option<Self> {
         (!client.is_empty() && !target.is_empty() && client != target).then_some(Self { client, target })
+    }
+}
+
+/// Which endpoint the metadata of Envoy's load balancer names.
+fn served(metadata: Option<&Metadata>) -> Served {
+    let Some(lb) = metadata.and_then(|m| m.filter_metadata.get(LB_NAMESPACE)) else { return Served::NoMetadata };
+    match lb.fields.get(SERVED_KEY).and_then(|v| v.kind.as_ref()) {
+        Some(Kind::StringValue(endpoint)) => Served::By(endpoint.clone()),
+        _ => Served::NotSaid,
     }
 }
 

@@ -15,6 +15,12 @@ pub enum Refusal {
     EmptyPool,
     /// No endpoint is left after the subset hint.
     NoCandidates,
+    /// The screeners left nobody.
+    ScreenedOut,
+    /// An admitter said no, with a status and a message of its own.
+    Denied { status: u16, message: String },
+    /// The client wants the request served only where its prompt is cached, and it is not.
+    NotCached,
     /// The filters left nobody.
     Exhausted,
     /// The profile handler came to no decision.
@@ -39,7 +45,9 @@ impl Refusal {
             Self::BodyTooLarge { .. } => 413,
             Self::Exhausted | Self::NoDecision(_) | Self::Shed => 429,
             Self::EmptyPool | Self::BodyMode { .. } | Self::Internal(_) => 500,
-            Self::NoCandidates => 503,
+            Self::NoCandidates | Self::ScreenedOut => 503,
+            Self::NotCached => 412,
+            Self::Denied { status, .. } => *status,
         }
     }
 
@@ -47,6 +55,8 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self.status() {
             400 => "BadRequest",
+            403 => "Forbidden",
+            412 => "PreconditionFailed",
             413 => "PayloadTooLarge",
             429 => "ResourceExhausted",
             503 => "ServiceUnavailable",
@@ -58,12 +68,14 @@ impl Refusal {
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Exhausted | Self::NoDecision(_) | Self::Shed => Some(SATURATED),
-            Self::EmptyPool | Self::NoCandidates => Some(NO_ENDPOINTS),
+            Self::EmptyPool | Self::NoCandidates | Self::ScreenedOut => Some(NO_ENDPOINTS),
+            Self::Denied { status, .. } => Some(if *status == 503 { NO_ENDPOINTS } else { SATURATED }),
             Self::NoParser { .. }
             | Self::BadBody(_)
             | Self::NoModel
             | Self::BodyTooLarge { .. }
             | Self::BodyMode { .. }
+            | Self::NotCached
             | Self::Internal(_) => None,
         }
     }
@@ -79,6 +91,9 @@ impl Refusal {
             Self::BodyTooLarge { limit } => format!("request body is larger than the limit of {limit} bytes"),
             Self::EmptyPool => "no pods available in datastore".into(),
             Self::NoCandidates => "failed to find endpoint candidates for serving the request".into(),
+            Self::ScreenedOut => "screeners eliminated all endpoint candidates".into(),
+            Self::Denied { message, .. } => format!("request cannot be admitted: {message}"),
+            Self::NotCached => "no decode worker has the requested KV cache".into(),
             Self::Exhausted => "no endpoints available for the given request".into(),
             Self::NoDecision(why) => format!("failed to find target endpoint: {why}"),
             Self::Shed => "system saturated, sheddable request dropped".into(),

@@ -1,16 +1,17 @@
-//! One request's way through rooms 4 to 6: candidates, producers, profiles, pick.
+//! One request's way through rooms 4 to 6: candidates, screeners, producers, admitters, profiles, pick.
 
 use std::sync::Arc;
 use std::time::Instant as Clock;
 
 use epp_plugin_api::{
-    Charge, Cycle, EndpointId, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger, Load, Next, Picked,
-    ProfileRun, Snapshot,
+    Charge, Columns, Cycle, Denial, EndpointId, EndpointIdx, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger,
+    Load, Next, Picked, ProfileRun, Snapshot, host_port,
 };
 use tokio::time::Instant;
 
 use crate::flow::admission::admit;
 use crate::flow::refusal::Refusal;
+use crate::sched::calls::Calls;
 use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::profile::remember_scores;
@@ -49,17 +50,24 @@ pub struct Outcome {
 }
 
 impl Pipeline {
-    /// Chooses endpoints for the request and counts it as in flight there.
+    /// Lets every plugin that asks to see the request first set what follows from its headers.
+    pub fn read(&self, request: &mut InferenceRequest) {
+        for (hooks, timer) in &self.read_hooks {
+            let began = Clock::now();
+            hooks.read(request);
+            timer.observe(began.elapsed());
+        }
+    }
+
+    /// Chooses endpoints for the request and counts it as in flight there. Waits for nothing but the services that
+    /// plugins ask, through `calls`.
     ///
     /// # Errors
     /// If nobody may or can serve it.
-    pub fn run(&self, inputs: Inputs<'_>) -> Result<Outcome, Refusal> {
-        self.scratches.with(|scratch| self.run_in(inputs, scratch))
-    }
-
-    fn run_in(&self, inputs: Inputs<'_>, scratch: &mut Scratch) -> Result<Outcome, Refusal> {
+    pub async fn run(&self, inputs: Inputs<'_>, calls: &dyn Calls) -> Result<Outcome, Refusal> {
         let began = Clock::now();
-        let Scratch { loads, work } = scratch;
+        let mut lease = self.scratches.lease();
+        let Scratch { loads, work } = &mut *lease;
         let Inputs { snapshot, request, now, .. } = inputs;
         work.reset(snapshot.rows(), self.profiles.iter().map(|p| p.name.as_str()));
         if let Some(subset) = inputs.subset {
@@ -69,8 +77,11 @@ impl Pipeline {
         if work.candidates.is_empty() {
             return Err(Refusal::NoCandidates);
         }
-        self.produce(&Cycle { snapshot, request, load: load_of(snapshot), now }, work);
+        let cx = Cycle { snapshot, request, load: load_of(snapshot), peer: None, now };
+        self.screen(&cx, work)?;
+        self.produce(&cx, work, calls).await;
         self.stages.observe(Stage::Produce, began.elapsed());
+        self.admit(&cx, work)?;
 
         let scheduling = Clock::now();
         let judged = self.judge(inputs, loads, work);
@@ -84,10 +95,38 @@ impl Pipeline {
         judged
     }
 
-    fn produce(&self, cx: &Cycle<'_>, work: &mut Work) {
+    /// Each screener sees every candidate; who is left passes all of them.
+    fn screen(&self, cx: &Cycle<'_>, work: &mut Work) -> Result<(), Refusal> {
+        if self.screeners.is_empty() {
+            return Ok(());
+        }
+        work.screened.copy_from(&work.candidates);
+        for (screener, timer) in &self.screeners {
+            let began = Clock::now();
+            work.left.copy_from(&work.candidates);
+            screener.screen(cx, &mut work.left);
+            work.screened.intersect(&work.left);
+            timer.observe(began.elapsed());
+        }
+        work.candidates.copy_from(&work.screened);
+        if work.candidates.is_empty() { Err(Refusal::ScreenedOut) } else { Ok(()) }
+    }
+
+    async fn produce(&self, cx: &Cycle<'_>, work: &mut Work, calls: &dyn Calls) {
         for p in &self.producers {
             let began = Clock::now();
-            if let Err(why) = p.producer.produce(cx, &mut work.columns) {
+            let mut result = match &p.producer {
+                Some(producer) => producer.produce(cx, &mut work.columns),
+                None => Ok(()),
+            };
+            if let Some(remote) = &p.remote
+                && let Some(call) = remote.ask(cx, &work.columns, &work.candidates)
+            {
+                let answer = calls.post(call).await;
+                let answer = answer.as_deref().map_err(Clone::clone);
+                result = result.and(remote.answered(cx, &mut work.columns, &work.candidates, answer));
+            }
+            if let Err(why) = result {
                 p.failures.inc();
                 tracing::debug!(producer = p.name, why, "producer failed, its data reads as missing");
             }
@@ -95,13 +134,24 @@ impl Pipeline {
         }
     }
 
+    fn admit(&self, cx: &Cycle<'_>, work: &mut Work) -> Result<(), Refusal> {
+        for (admitter, timer) in &self.admitters {
+            let began = Clock::now();
+            let Work { columns, candidates, rng, .. } = &mut *work;
+            let admitted = admitter.admit(cx, columns, candidates, rng);
+            timer.observe(began.elapsed());
+            admitted.map_err(|Denial { status, message }| Refusal::Denied { status, message })?;
+        }
+        Ok(())
+    }
+
     fn judge(&self, inputs: Inputs<'_>, loads: &mut LoadBuffers, work: &mut Work) -> Result<Outcome, Refusal> {
         let Inputs { snapshot, request, ledger, now, with_scores, .. } = inputs;
         let judging = self.judging.lock();
         let load = add_in_flight(snapshot, ledger, loads);
-        let cx = Cycle { snapshot, request, load, now };
-        for p in &self.producers {
-            p.producer.refresh(&cx, &mut work.columns);
+        let cx = Cycle { snapshot, request, load, peer: None, now };
+        for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
+            producer.refresh(&cx, &mut work.columns);
         }
         self.run_profiles(&cx, work, with_scores)?;
 
@@ -116,36 +166,46 @@ impl Pipeline {
         let Some(target) = picked.target() else {
             return Err(Refusal::Exhausted);
         };
+        if wants_cached(request) && !self.is_cached(&work.columns, target) {
+            return Err(Refusal::NotCached);
+        }
         let charge = ledger.charge(snapshot.id(target), 0);
+        let mut headers = decision.headers;
         let mut held = Vec::new();
         for p in &self.producers {
+            let Some(producer) = &p.producer else { continue };
             let began = Clock::now();
-            held.extend(p.producer.picked(&cx, &work.columns, &picked));
+            held.extend(producer.picked(&cx, &work.columns, &picked));
             p.picked.observe(began.elapsed());
+        }
+        for (hooks, timer) in &self.pick_hooks {
+            let began = Clock::now();
+            held.extend(hooks.picked(&cx, &work.columns, &picked, &mut headers));
+            timer.observe(began.elapsed());
         }
         drop(judging);
 
-        for p in &self.producers {
-            p.producer.learn(&cx, &work.columns, &picked);
+        for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
+            producer.learn(&cx, &work.columns, &picked);
         }
         let targets = work.runs.runs[decision.primary].targets().unwrap_or_default();
-        let mut destination = String::with_capacity(24 * targets.len());
-        for idx in targets {
-            if !destination.is_empty() {
-                destination.push(',');
-            }
-            destination.push_str(&snapshot.meta(*idx).host_port);
-        }
-        let scored = &work.scored[decision.primary];
+        let destination = destination(snapshot, targets, decision.port);
+        // Scores belong to endpoints, and with a port of its own none of them is sent to.
+        let scored = if decision.port.is_some() { &[][..] } else { &work.scored[decision.primary][..] };
         Ok(Outcome {
             destination,
             id: snapshot.id(target),
             target: snapshot.meta(target).clone(),
             scores: scored.iter().map(|(idx, total)| (snapshot.meta(*idx).clone(), *total)).collect(),
-            headers: decision.headers,
+            headers,
             held,
             charge,
         })
+    }
+
+    fn is_cached(&self, columns: &Columns, target: EndpointIdx) -> bool {
+        let mut producers = self.producers.iter().filter_map(|p| p.producer.as_ref());
+        producers.any(|p| p.has_cached(columns, target) == Some(true))
     }
 
     fn run_profiles(&self, cx: &Cycle<'_>, work: &mut Work, with_scores: bool) -> Result<(), Refusal> {
@@ -158,7 +218,8 @@ impl Pipeline {
                 Next::Done => return Ok(()),
                 Next::Run(at) => {
                     let Some(profile) = self.profiles.get(at) else { break };
-                    work.runs.runs[at] = profile.run(cx, work);
+                    let cx = Cycle { peer: work.runs.peer, ..*cx };
+                    work.runs.runs[at] = profile.run(&cx, work);
                     if with_scores {
                         remember_scores(work, at);
                     }
@@ -167,6 +228,28 @@ impl Pipeline {
         }
         Err(Refusal::NoDecision("the profile handler does not come to an end".into()))
     }
+}
+
+/// The chosen endpoints as Envoy takes them.
+fn destination(snapshot: &Snapshot, targets: &[EndpointIdx], port: Option<u16>) -> String {
+    let mut destination = String::with_capacity(24 * targets.len());
+    for idx in targets {
+        if !destination.is_empty() {
+            destination.push(',');
+        }
+        let meta = snapshot.meta(*idx);
+        match port {
+            None => destination.push_str(&meta.host_port),
+            Some(port) => destination.push_str(&host_port(&meta.host, port)),
+        }
+    }
+    destination
+}
+
+/// Whether the client wants the request served only where its prompt is cached.
+fn wants_cached(request: &InferenceRequest) -> bool {
+    let tokens = request.headers.find("prefer").unwrap_or_default().split(',');
+    tokens.into_iter().any(|t| t.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("if-available")))
 }
 
 fn load_of(snapshot: &Snapshot) -> Load<'_> {

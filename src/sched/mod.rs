@@ -1,6 +1,7 @@
 //! Rooms 5 and 6: producers fill columns, filters clear bits, scorers fill slices, a picker chooses. Synchronous and
 //! pure: time and randomness come in, and nothing here does I/O.
 
+pub mod calls;
 pub mod cycle;
 pub mod failures;
 pub mod metrics;

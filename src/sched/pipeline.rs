@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{EndpointId, MetricHub, Producer, ProfileHandler, Saturation};
+use epp_plugin_api::{Admitter, EndpointId, Hooks, MetricHub, Producer, ProfileHandler, Remote, Saturation, Screener};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
@@ -15,6 +15,10 @@ use crate::sched::scratch::ScratchPool;
 /// Producers, profiles and their handler, ready to run.
 pub struct Pipeline {
     pub(super) producers: Vec<NamedProducer>,
+    pub(super) read_hooks: Vec<(Arc<dyn Hooks>, Timer)>,
+    pub(super) pick_hooks: Vec<(Arc<dyn Hooks>, Timer)>,
+    pub(super) screeners: Vec<(Arc<dyn Screener>, Timer)>,
+    pub(super) admitters: Vec<(Arc<dyn Admitter>, Timer)>,
     pub(super) profiles: Vec<Profile>,
     pub(super) handler: Arc<dyn ProfileHandler>,
     pub(super) handler_next: Timer,
@@ -31,7 +35,9 @@ pub struct Pipeline {
 /// A producer and its timers.
 pub struct NamedProducer {
     pub name: String,
-    pub producer: Arc<dyn Producer>,
+    pub producer: Option<Arc<dyn Producer>>,
+    /// What is asked of a service for it.
+    pub remote: Option<Arc<dyn Remote>>,
     pub produce: Timer,
     pub picked: Timer,
     pub failures: Counter,
@@ -81,17 +87,23 @@ impl Pipeline {
                 let p = plugin(at);
                 NamedProducer {
                     name: p.name.clone(),
-                    producer: role(p.instance.producer.as_ref(), p, "producer"),
+                    producer: p.instance.producer.clone(),
+                    remote: p.instance.remote.clone(),
                     produce: timer("DataProducer", p),
                     picked: timer("PreRequest", p),
                     failures: failures.of(p.kind.reported, &p.name),
                 }
             })
             .collect();
+        let hooks = |point| of_role(plan, |p| p.instance.hooks.clone(), |p| timer(point, p));
         let handler = plugin(plan.handler);
         let saturation = plugin(plan.saturation);
         Self {
             producers,
+            read_hooks: hooks("RequestHeader"),
+            pick_hooks: hooks("PreRequest"),
+            screeners: of_role(plan, |p| p.instance.screener.clone(), |p| timer("Screener", p)),
+            admitters: of_role(plan, |p| p.instance.admitter.clone(), |p| timer("Admission", p)),
             profiles,
             handler: role(handler.instance.handler.as_ref(), handler, "profile handler"),
             handler_next: timer("ProfilePicker", handler),
@@ -106,11 +118,15 @@ impl Pipeline {
 
     /// Tells every producer that the endpoint is gone for good.
     pub fn forget(&self, id: EndpointId) {
-        for p in &self.producers {
-            p.producer.forget(id);
-        }
+        self.producers.iter().filter_map(|p| p.producer.as_ref()).for_each(|p| p.forget(id));
+        self.pick_hooks.iter().for_each(|(hooks, _)| hooks.forget(id));
         self.metrics.forget(id);
     }
+}
+
+/// Every plugin of the plan that plays a role, in the order of the plan, with its timer.
+fn of_role<T>(plan: &Plan, role: impl Fn(&Planned) -> Option<T>, timer: impl Fn(&Planned) -> Timer) -> Vec<(T, Timer)> {
+    plan.plugins.iter().filter_map(|p| Some((role(p)?, timer(p)))).collect()
 }
 
 fn role<T: ?Sized>(role: Option<&Arc<T>>, plugin: &Planned, what: &str) -> Arc<T> {

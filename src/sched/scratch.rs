@@ -1,5 +1,7 @@
 //! The memory of one cycle, kept from request to request so that a cycle allocates nothing once warm.
 
+use std::ops::{Deref, DerefMut};
+
 use epp_plugin_api::{Candidates, Columns, EndpointIdx, ProfileRun, Runs, Targets};
 use parking_lot::Mutex;
 
@@ -25,6 +27,8 @@ pub struct Work {
     pub candidates: Candidates,
     /// Who is left in the profile that runs.
     pub left: Candidates,
+    /// Who has passed the screeners so far.
+    pub screened: Candidates,
     /// Totals by row of the profile that ran last.
     pub totals: Vec<f64>,
     pub scores: Vec<f64>,
@@ -45,6 +49,7 @@ impl Work {
                 self.spare.push(targets);
             }
         }
+        self.runs.peer = None;
         let n = profiles.len();
         if !self.runs.names.iter().map(String::as_str).eq(profiles.clone()) {
             self.runs.names = profiles.map(str::to_owned).collect();
@@ -72,11 +77,35 @@ impl Work {
 pub struct ScratchPool(Mutex<Vec<Scratch>>);
 
 impl ScratchPool {
-    /// Runs `f` with a scratch.
-    pub fn with<T>(&self, f: impl FnOnce(&mut Scratch) -> T) -> T {
-        let mut scratch = self.0.lock().pop().unwrap_or_default();
-        let result = f(&mut scratch);
-        self.0.lock().push(scratch);
-        result
+    /// Lends a scratch until the lease is dropped.
+    pub fn lease(&self) -> Lease<'_> {
+        Lease { scratch: self.0.lock().pop().unwrap_or_default(), pool: self }
+    }
+}
+
+/// A scratch that goes back to its pool.
+#[derive(Debug)]
+pub struct Lease<'a> {
+    scratch: Scratch,
+    pool: &'a ScratchPool,
+}
+
+impl Deref for Lease<'_> {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        &self.scratch
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        &mut self.scratch
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.pool.0.lock().push(std::mem::take(&mut self.scratch));
     }
 }

@@ -99,7 +99,7 @@ pub struct EndpointMeta {
 impl EndpointMeta {
     /// Puts an entry together; derives `host_port` and the role.
     pub fn new(name: EndpointName, host: String, port: u16, labels: BTreeMap<String, String>, rank: u32) -> Self {
-        let host_port = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let host_port = host_port(&host, port);
         let role = Role::from_label(labels.get(Role::LABEL).map(String::as_str));
         Self { name, host, port, host_port, labels, role, rank }
     }
@@ -108,4 +108,9 @@ impl EndpointMeta {
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }
+}
+
+/// `host:port`, with brackets round an IPv6 address.
+pub fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

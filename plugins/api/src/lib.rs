@@ -19,14 +19,15 @@ mod specs;
 
 pub use candidates::Candidates;
 pub use columns::{Attribute, ColumnKey, Columns, DataKey, RequestKey, Slots};
-pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role};
+pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role, host_port};
 pub use ledger::{Charge, Ledger};
 pub use metrics::{MetricFamilies, MetricHub};
 pub use node::{Node, NodeError, Place, Value};
 pub use parse::{ParseError, Parsed, Parser, Piece, ResponseKind, ResponseParser, Usage};
 pub use plugin::{
-    Cycle, Decision, Filter, HandlerError, Held, Load, Next, Picked, Picker, Producer, ProfileHandler, ProfileRun,
-    Runs, Saturation, Scorer, Targets,
+    Admitter, Call, Cycle, Decider, Decision, Denial, Filter, HandlerError, Held, Hooks, Load, Next, Parting, Picked,
+    Picker, Producer, ProfileHandler, ProfileRun, Remote, Report, ResponseEnd, Runs, Saturation, Scorer, Screener,
+    Served, Targets,
 };
 pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
 pub use request::{HeaderEdits, Headers, InferenceRequest};

@@ -2,9 +2,11 @@
 //!
 //! All of it is synchronous. A plugin is called once a request with slices, never once an endpoint.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
-use crate::{Candidates, Columns, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot};
+use crate::{Candidates, Columns, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot, Usage};
 
 /// Load by row as the scorers see it: the snapshot's, and for stale rows also what is in flight there.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Cycle<'a> {
     pub snapshot: &'a Snapshot,
     pub request: &'a InferenceRequest,
     pub load: Load<'a>,
+    /// The endpoint that another stage of this request was given to, while a profile runs that should keep near it.
+    pub peer: Option<EndpointIdx>,
     /// The time of this cycle; plugins read no other clock.
     pub now: Instant,
 }
@@ -76,6 +80,8 @@ impl ProfileRun {
 pub struct Runs {
     pub names: Vec<String>,
     pub runs: Vec<ProfileRun>,
+    /// Set by the handler: what [`Cycle::peer`] is while the next profile runs.
+    pub peer: Option<EndpointIdx>,
 }
 
 impl Runs {
@@ -99,6 +105,8 @@ pub struct Decision {
     /// The place of the profile whose targets the request goes to.
     pub primary: usize,
     pub headers: HeaderEdits,
+    /// The port that the request is sent to in place of the chosen endpoints' own. No scores are told then.
+    pub port: Option<u16>,
 }
 
 /// Why no decision came about; becomes a 429 unless a profile's own refusal explains it.
@@ -145,10 +153,139 @@ impl<'a> Picked<'a> {
     }
 }
 
-/// What a producer holds for a request from its pick to its end. Dropped when the stream ends, however that is.
+/// What a plugin holds for a request from its pick to its end. Dropped when the stream ends, however that is.
 pub trait Held: Send {
+    /// The response's headers have come; pushes headers that the client gets, too.
+    fn response_headers(&mut self, _served: &Served, _set: &mut Vec<(String, String)>) {}
+
     /// The first bytes of the response's body have come.
     fn response_began(&mut self) {}
+
+    /// Bytes of the response's body have come, the first ones included. Only called where bodies are seen.
+    fn response_chunk(&mut self, _now: Instant) {}
+
+    /// The response is complete. Not called for a request that is cut short.
+    fn response_ended(&mut self, _end: &ResponseEnd) -> Parting {
+        Parting::default()
+    }
+}
+
+/// Which endpoint Envoy says has served the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Envoy sent no metadata of its load balancer.
+    NoMetadata,
+    /// It sent some, but this is not among it.
+    NotSaid,
+    By(String),
+}
+
+/// A complete response.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseEnd {
+    pub usage: Usage,
+    pub streaming: bool,
+    pub now: Instant,
+}
+
+/// What a plugin leaves behind when its request is complete.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parting {
+    /// Values for the dynamic metadata of the last answer.
+    pub reports: Vec<Report>,
+    /// Calls whose answers nobody waits for.
+    pub calls: Vec<Call>,
+}
+
+/// A value for Envoy's dynamic metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    pub namespace: String,
+    pub key: String,
+    pub value: f64,
+}
+
+/// A POST of JSON that the picker makes for a plugin, which does no I/O itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub url: String,
+    pub body: Vec<u8>,
+    /// After so long it has failed.
+    pub timeout: Duration,
+}
+
+/// Asks a service before the pick, in the place of a producer.
+pub trait Remote: Send + Sync {
+    /// What to ask for this request; `None` asks nothing.
+    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Call>;
+
+    /// Fills columns from the answer, or from why there is none.
+    ///
+    /// # Errors
+    /// Says why nothing could be produced; the columns it owns then read as missing and the request goes on.
+    fn answered(
+        &self,
+        cx: &Cycle<'_>,
+        columns: &mut Columns,
+        among: &Candidates,
+        answer: Result<&[u8], String>,
+    ) -> Result<(), String>;
+}
+
+/// Takes endpoints out of the question before anything is produced for them.
+pub trait Screener: Send + Sync {
+    /// Clears the bits of the endpoints that do not qualify.
+    fn screen(&self, cx: &Cycle<'_>, keep: &mut Candidates);
+}
+
+/// Turns requests away before they are judged.
+pub trait Admitter: Send + Sync {
+    /// Lets the request go on to `among`, or turns it away.
+    ///
+    /// # Errors
+    /// Says with which status and why.
+    fn admit(
+        &self,
+        cx: &Cycle<'_>,
+        columns: &Columns,
+        among: &Candidates,
+        rng: &mut fastrand::Rng,
+    ) -> Result<(), Denial>;
+}
+
+/// Why an admitter turns a request away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The HTTP status: 403, 429 or 503.
+    pub status: u16,
+    pub message: String,
+}
+
+/// Says whether a stage of a disaggregated request is worth it.
+pub trait Decider: Send + Sync {
+    /// Decides for a request of which `chosen` is to do the decoding; `None` while nobody is chosen.
+    fn wanted(&self, cx: &Cycle<'_>, columns: &Columns, chosen: Option<EndpointIdx>) -> bool;
+}
+
+/// Is told of a request's life, for plugins that are no producers.
+pub trait Hooks: Send + Sync {
+    /// The request is read; may set what follows from its headers, before anything else looks at it.
+    fn read(&self, _request: &mut InferenceRequest) {}
+
+    /// The pick is made; still under the judging lock. May change headers of the request. What it returns is kept until
+    /// the stream ends.
+    fn picked(
+        &self,
+        _cx: &Cycle<'_>,
+        _columns: &Columns,
+        _picked: &Picked<'_>,
+        _headers: &mut HeaderEdits,
+    ) -> Option<Box<dyn Held>> {
+        None
+    }
+
+    /// The endpoint is gone for good.
+    fn forget(&self, _id: EndpointId) {}
 }
 
 /// Fills columns that filters and scorers read.
@@ -166,6 +303,11 @@ pub trait Producer: Send + Sync {
 
     /// The pick is made; still under the judging lock. What it returns is kept until the stream ends.
     fn picked(&self, _cx: &Cycle<'_>, _columns: &Columns, _picked: &Picked<'_>) -> Option<Box<dyn Held>> {
+        None
+    }
+
+    /// Whether the endpoint is believed to hold any of the prompt; `None` if that is not this producer's business.
+    fn has_cached(&self, _columns: &Columns, _idx: EndpointIdx) -> Option<bool> {
         None
     }
 

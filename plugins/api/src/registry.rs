@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Attribute, ColumnKey, DataKey, DiscoverySpec, ExtractorSpec, Filter, MetricHub, Node, NodeError, Parser, Picker,
-    Producer, ProfileHandler, RequestKey, Saturation, Scorer, Slots, SourceSpec,
+    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, ExtractorSpec, Filter, Hooks, MetricHub, Node,
+    NodeError, Parser, Picker, Producer, ProfileHandler, Remote, RequestKey, Saturation, Scorer, Screener, Slots,
+    SourceSpec,
 };
 
 /// What a plugin is for.
@@ -23,6 +25,11 @@ pub enum Kind {
     Discovery,
     Source,
     Extractor,
+    Screener,
+    Admitter,
+    Decider,
+    /// Is told of a request's life and changes headers or metadata.
+    Hooks,
     SaturationDetector,
     FairnessPolicy,
     OrderingPolicy,
@@ -41,6 +48,10 @@ impl fmt::Display for Kind {
             Self::Discovery => "endpoint discovery",
             Self::Source => "data source",
             Self::Extractor => "extractor",
+            Self::Screener => "screener",
+            Self::Admitter => "admitter",
+            Self::Decider => "decider",
+            Self::Hooks => "request hook",
             Self::SaturationDetector => "saturation detector",
             Self::FairnessPolicy => "fairness policy",
             Self::OrderingPolicy => "ordering policy",
@@ -57,6 +68,9 @@ pub enum Stability {
     Beta,
 }
 
+/// Makes the JSON Schema of a plugin's parameters.
+pub type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
+
 /// Everything about one plugin type; a line of the registry table.
 pub struct PluginType {
     /// The `type` of the config.
@@ -69,6 +83,8 @@ pub struct PluginType {
     pub reported: &'static str,
     /// One sentence.
     pub summary: &'static str,
+    /// The shape of its parameters, from the type that they are read into; `None` if it takes none, or any.
+    pub schema: Option<SchemaFn>,
     pub build: fn(&mut BuildContext<'_>) -> Result<Instance, BuildError>,
 }
 
@@ -108,6 +124,8 @@ pub struct BuildContext<'a> {
     reads: Vec<DataKey>,
     optional_reads: Vec<DataKey>,
     writes: Vec<DataKey>,
+    others: Option<&'a dyn Fn(&str) -> Option<Instance>>,
+    waits_for: Vec<String>,
 }
 
 impl<'a> BuildContext<'a> {
@@ -128,6 +146,8 @@ impl<'a> BuildContext<'a> {
             reads: Vec::new(),
             optional_reads: Vec::new(),
             writes: Vec::new(),
+            others: None,
+            waits_for: Vec::new(),
         }
     }
 
@@ -198,6 +218,30 @@ impl<'a> BuildContext<'a> {
         self.writes.push(DataKey { data, producer: "core-metrics-extractor".into(), default_producer: None });
     }
 
+    /// Lends the instances that are built already, by name.
+    pub fn with_others(mut self, others: &'a dyn Fn(&str) -> Option<Instance>) -> Self {
+        self.others = Some(others);
+        self
+    }
+
+    /// Another instance that this one refers to in the parameter `path`. The order in the file does not matter: whoever
+    /// refers to an instance that is not built yet is built again after it.
+    ///
+    /// # Errors
+    /// If there is no such instance, or not yet; return the error as it is.
+    pub fn plugin(&mut self, path: &str, name: &str) -> Result<Instance, BuildError> {
+        if let Some(found) = self.others.and_then(|others| others(name)) {
+            return Ok(found);
+        }
+        self.waits_for.push(name.to_owned());
+        Err(BuildError::at(path, format!("no plugin is named {name:?}")))
+    }
+
+    /// The instances that were asked for in vain.
+    pub fn waits_for(&self) -> &[String] {
+        &self.waits_for
+    }
+
     /// Hands over what was declared.
     pub fn into_keys(self) -> (Vec<DataKey>, Vec<DataKey>, Vec<DataKey>) {
         (self.reads, self.optional_reads, self.writes)
@@ -219,6 +263,11 @@ pub struct Instance {
     pub producer: Option<Arc<dyn Producer>>,
     pub parser: Option<Arc<dyn Parser>>,
     pub saturation: Option<Arc<dyn Saturation>>,
+    pub remote: Option<Arc<dyn Remote>>,
+    pub screener: Option<Arc<dyn Screener>>,
+    pub admitter: Option<Arc<dyn Admitter>>,
+    pub decider: Option<Arc<dyn Decider>>,
+    pub hooks: Option<Arc<dyn Hooks>>,
     pub discovery: Option<DiscoverySpec>,
     pub source: Option<SourceSpec>,
     pub extractor: Option<ExtractorSpec>,
@@ -236,6 +285,11 @@ impl fmt::Debug for Instance {
             (self.producer.is_some(), "producer"),
             (self.parser.is_some(), "parser"),
             (self.saturation.is_some(), "saturation"),
+            (self.remote.is_some(), "remote"),
+            (self.screener.is_some(), "screener"),
+            (self.admitter.is_some(), "admitter"),
+            (self.decider.is_some(), "decider"),
+            (self.hooks.is_some(), "hooks"),
             (self.discovery.is_some(), "discovery"),
             (self.source.is_some(), "source"),
             (self.extractor.is_some(), "extractor"),

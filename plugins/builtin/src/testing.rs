@@ -126,7 +126,7 @@ pub fn request(body: &[u8], parsed: Parsed) -> InferenceRequest {
 /// A cycle with the snapshot's own loads.
 pub fn cycle<'a>(snapshot: &'a Snapshot, request: &'a InferenceRequest) -> Cycle<'a> {
     let load = Load { waiting: snapshot.waiting(), running: snapshot.running(), kv_usage: snapshot.kv_usage() };
-    Cycle { snapshot, request, load, now: Instant::now() }
+    Cycle { snapshot, request, load, peer: None, now: Instant::now() }
 }
 
 /// The scores of every endpoint, all of them candidates.

@@ -101,7 +101,16 @@ const fn beta(
     kinds: &'static [Kind],
     build: fn(&mut BuildContext<'_>) -> Result<Instance, BuildError>,
 ) -> PluginType {
-    PluginType { name, kinds, stability: Stability::Beta, replaced_by: None, reported: name, summary: "", build }
+    PluginType {
+        name,
+        kinds,
+        stability: Stability::Beta,
+        replaced_by: None,
+        reported: name,
+        summary: "",
+        schema: None,
+        build,
+    }
 }
 
 #[derive(Default, Deserialize)]

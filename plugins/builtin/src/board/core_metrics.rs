@@ -36,6 +36,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "core-metrics-extractor",
     summary: "Says under which names each kind of engine shows its load.",
+    schema: None,
     build,
 };
 

@@ -16,6 +16,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "endpoint-notification-source",
     summary: "Does nothing: plugins are told of endpoints that come and go without it.",
+    schema: None,
     build,
 };
 

@@ -16,6 +16,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "file-discovery",
     summary: "Finds the endpoints in a YAML file and follows its changes.",
+    schema: None,
     build,
 };
 

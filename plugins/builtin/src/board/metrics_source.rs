@@ -28,6 +28,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "metrics-data-source",
     summary: "Asks engines for their page of metrics.",
+    schema: None,
     build,
 };
 

@@ -39,6 +39,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "utilization-detector",
     summary: "Says how full the pool is by its engines' queues and KV caches.",
+    schema: None,
     build,
 };
 

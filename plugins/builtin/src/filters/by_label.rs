@@ -26,6 +26,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: Some("label-selector-filter"),
     reported: "by-label",
     summary: "Keeps the endpoints whose label has one of the listed values.",
+    schema: None,
     build,
 };
 

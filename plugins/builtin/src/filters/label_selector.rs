@@ -33,6 +33,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "label-selector-filter",
     summary: "Keeps the endpoints that a Kubernetes label selector matches.",
+    schema: None,
     build,
 };
 
@@ -44,6 +45,7 @@ pub static ALIAS: PluginType = PluginType {
     replaced_by: Some("label-selector-filter"),
     reported: "by-label-selector",
     summary: "Keeps the endpoints that a Kubernetes label selector matches.",
+    schema: None,
     build,
 };
 

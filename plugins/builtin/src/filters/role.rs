@@ -41,6 +41,7 @@ const fn plugin_type(
         replaced_by: None,
         reported: "by-label",
         summary,
+        schema: None,
         build,
     }
 }

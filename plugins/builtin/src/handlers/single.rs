@@ -21,6 +21,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "single-profile-handler",
     summary: "Runs the one profile that there is.",
+    schema: None,
     build,
 };
 
@@ -40,7 +41,7 @@ impl ProfileHandler for Single {
 
     fn decide(&self, _cx: &Cycle<'_>, _columns: &Columns, runs: &Runs) -> Result<Decision, HandlerError> {
         match (runs.runs.as_slice(), runs.names.as_slice()) {
-            ([ProfileRun::Chose(_)], _) => Ok(Decision { primary: 0, headers: HeaderEdits::default() }),
+            ([ProfileRun::Chose(_)], _) => Ok(Decision::default()),
             ([_], [name]) => Err(HandlerError(format!("failed to run scheduler profile '{name}'"))),
             (runs, _) => Err(HandlerError(one_profile(runs.len()))),
         }
@@ -69,7 +70,7 @@ mod tests {
     fn decision(run: ProfileRun) -> (Next, Next, Result<usize, String>) {
         let (board, request, columns) = (snapshot(1, []), request(b"", Default::default()), Columns::default());
         let cx = cycle(&board, &request);
-        let mut runs = Runs { names: vec!["mine".into()], runs: vec![ProfileRun::NotRun] };
+        let mut runs = Runs { names: vec!["mine".into()], runs: vec![ProfileRun::NotRun], peer: None };
         let first = Single.next(&cx, &columns, &mut runs);
         runs.runs[0] = run;
         let second = Single.next(&cx, &columns, &mut runs);

@@ -22,6 +22,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "max-score-picker",
     summary: "Picks the endpoints with the highest totals, ties by chance.",
+    schema: None,
     build,
 };
 

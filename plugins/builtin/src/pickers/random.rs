@@ -21,6 +21,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "random-picker",
     summary: "Picks endpoints by chance, whatever their totals.",
+    schema: None,
     build,
 };
 

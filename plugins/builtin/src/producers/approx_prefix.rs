@@ -38,6 +38,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "approx-prefix-cache-producer",
     summary: "Knows which endpoints were sent the beginning of the prompt before.",
+    schema: None,
     build,
 };
 
@@ -236,6 +237,10 @@ impl Producer for ApproxPrefix {
         }
         *columns.write_request(self.work) = work;
         Ok(())
+    }
+
+    fn has_cached(&self, columns: &Columns, idx: EndpointIdx) -> Option<bool> {
+        columns.read(self.matches).map(|matches| matches[idx.row()].match_blocks > 0)
     }
 
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {

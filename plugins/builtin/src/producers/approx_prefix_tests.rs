@@ -49,6 +49,7 @@ impl Bench {
             let runs = Runs {
                 names: runs.iter().map(|(name, _)| name.to_string()).collect(),
                 runs: runs.iter().map(|(_, row)| ProfileRun::Chose(vec![EndpointIdx(*row)])).collect(),
+                peer: None,
             };
             self.producer.learn(&cx, &columns, &Picked { runs: &runs, primary: 0 });
         }

@@ -36,6 +36,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "inflight-load-producer",
     summary: "Counts requests and tokens in flight from this picker.",
+    schema: None,
     build,
 };
 

@@ -55,6 +55,7 @@ impl Bench {
         let runs = Runs {
             names: runs.iter().map(|(name, _)| name.to_string()).collect(),
             runs: runs.iter().map(|(_, row)| ProfileRun::Chose(vec![EndpointIdx(*row)])).collect(),
+            peer: None,
         };
         let picked = Picked { runs: &runs, primary: 0 };
         self.producer.picked(&cycle(&self.board, &request), &columns, &picked).unwrap()
@@ -198,7 +199,7 @@ fn gauges_name_endpoint_producer_and_flow() {
 fn nobody_chosen_is_nothing_held() {
     let bench = Bench::new(json!(null));
     let request = bench.request(1, None);
-    let runs = Runs { names: vec!["default".into()], runs: vec![ProfileRun::Exhausted] };
+    let runs = Runs { names: vec!["default".into()], runs: vec![ProfileRun::Exhausted], peer: None };
     let picked = Picked { runs: &runs, primary: 0 };
     assert!(bench.producer.picked(&cycle(&bench.board, &request), &Columns::default(), &picked).is_none());
 }

@@ -30,6 +30,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "active-request-scorer",
     summary: "Prefers endpoints with few requests in flight from this picker.",
+    schema: None,
     build,
 };
 

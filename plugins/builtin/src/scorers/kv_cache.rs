@@ -22,6 +22,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "kv-cache-utilization-scorer",
     summary: "Prefers engines with room in their KV cache.",
+    schema: None,
     build,
 };
 

@@ -24,6 +24,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "load-aware-scorer",
     summary: "Prefers engines in which few requests wait, on an absolute scale.",
+    schema: None,
     build,
 };
 

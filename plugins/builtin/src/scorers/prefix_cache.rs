@@ -29,6 +29,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "prefix-cache-scorer",
     summary: "Prefers endpoints that have the beginning of the prompt in their KV cache.",
+    schema: None,
     build,
 };
 

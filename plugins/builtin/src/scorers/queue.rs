@@ -25,6 +25,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "queue-scorer",
     summary: "Prefers engines in which few requests wait.",
+    schema: None,
     build,
 };
 

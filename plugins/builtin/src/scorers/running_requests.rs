@@ -24,6 +24,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "running-requests-size-scorer",
     summary: "Prefers engines with few requests in their batch.",
+    schema: None,
     build,
 };
 

@@ -19,6 +19,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "vllmhttp-parser",
     summary: "Reads requests in token ids as vLLM takes them over HTTP.",
+    schema: None,
     build: |cx| super::build(cx, VllmHttp),
 };
 

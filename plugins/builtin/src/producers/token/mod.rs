@@ -36,6 +36,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "token-producer",
     summary: "Estimates the tokens of the request's prompts.",
+    schema: None,
     build,
 };
 
@@ -47,6 +48,7 @@ pub static ALIAS: PluginType = PluginType {
     replaced_by: Some("token-producer"),
     reported: "tokenizer",
     summary: "Estimates the tokens of the request's prompts.",
+    schema: None,
     build,
 };
 

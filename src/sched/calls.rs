@@ -1,0 +1,19 @@
+//! The one way in which a request waits in rooms 4 to 6: for a service that a plugin asks.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use epp_plugin_api::Call;
+
+/// The answer to a call, or why there is none.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send + 'a>>;
+
+/// Makes calls for plugins, which do no I/O.
+pub trait Calls: Send + Sync {
+    /// Posts JSON; the answer is the body of a reply of status 200.
+    fn post(&self, call: Call) -> Answer<'_>;
+
+    /// Posts JSON and forgets about it.
+    fn send(&self, call: Call);
+}
