@@ -24,8 +24,9 @@ check: tools ## Formatting, lints, borders between rooms, licences and advisorie
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --test it --locked tidy
 	@if command -v cargo-deny > /dev/null; then \
-	  cargo deny --offline check licenses bans sources && \
-	  { cargo deny --offline check advisories || echo "advisories were not checked: the advisory database is not here"; }; \
+	  cargo deny --locked check licenses bans sources; \
+	  if cargo deny --locked fetch db 2> /dev/null; then cargo deny --locked check advisories; \
+	  else echo "advisories were not checked: their database cannot be reached"; fi; \
 	else echo "cargo-deny is not here: licences and advisories were not checked (cargo install cargo-deny)"; fi
 
 bench: build ## Costs, each beside its baseline in the same run

@@ -112,7 +112,7 @@ impl Stream {
 
     /// Takes a message; what it is answered with can be fetched afterwards.
     pub async fn take(&mut self, message: ProcessingRequest, now: Instant) {
-        if let Some(config) = &message.protocol_config {
+        if let (Phase::Start, Some(config)) = (&self.phase, &message.protocol_config) {
             self.request_mode = RequestMode::new(config);
             self.response_mode = BodyMode::from_wire(config.response_body_mode);
         }
@@ -515,3 +515,6 @@ fn subset_hint(metadata: &Metadata) -> Option<Subset> {
         _ => None,
     })))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,3 @@
+//! The integration tests of the picker, in one binary.
 
+mod tidy;
