@@ -19,6 +19,8 @@ pub struct Setup {
     plugins: String,
     profile: String,
     rest: String,
+    /// Stands for all of the above if it is not empty.
+    text: String,
     flags: Vec<String>,
 }
 
@@ -27,7 +29,7 @@ impl Setup {
     pub fn scorers(types: &[&str]) -> Self {
         let plugins = types.iter().map(|t| format!("- {{type: {t}}}\n")).collect();
         let profile = types.iter().map(|t| format!("  - {{pluginRef: {t}}}\n")).collect();
-        Self { plugins, profile, rest: String::new(), flags: Vec::new() }
+        Self { plugins, profile, rest: String::new(), text: String::new(), flags: Vec::new() }
     }
 
     /// A further plugin of the profile, written as in a config.
@@ -43,6 +45,12 @@ impl Setup {
         self
     }
 
+    /// This config instead, in which PATH stands for the endpoints file.
+    pub fn text(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.text);
+        self
+    }
+
     pub fn flag(mut self, flag: &str) -> Self {
         self.flags.push(flag.to_owned());
         self
@@ -51,6 +59,9 @@ impl Setup {
     /// The config, with the endpoints file at `path`.
     fn config(&self, path: &Path) -> String {
         let Self { plugins, profile, rest, .. } = self;
+        if !self.text.is_empty() {
+            return self.text.replace("PATH", &path.display().to_string());
+        }
         format!(
             "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n\
              - {{type: file-discovery, parameters: {{path: {}}}}}\n{plugins}\
@@ -121,7 +132,8 @@ impl Picker {
         Self { child, directory, grpc: 0, health: 0, metrics: 0 }
     }
 
-    fn find_ports(&mut self) {
+    /// Reads off the log where it listens.
+    pub fn find_ports(&mut self) {
         let log = self.log();
         let port = |what: &str| {
             let line = log.lines().find(|l| l.contains(&format!("listening for {what}\"")));

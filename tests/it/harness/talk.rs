@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use epp::ext_proc::wire::{
-    CommonResponse, HeaderMap, HeaderValue, HttpBody, HttpHeaders, HttpTrailers, Mutation, ProcessingRequest,
+    CommonResponse, HeaderMap, HeaderValue, HttpBody, HttpHeaders, HttpTrailers, Metadata, Mutation, ProcessingRequest,
     ProcessingResponse, ProtocolConfiguration, Request, Response,
 };
 use prost_types::value::Kind;
@@ -239,4 +239,23 @@ pub fn scores(answer: &ProcessingResponse) -> std::collections::BTreeMap<String,
         _ => None,
     };
     scores.fields.into_iter().filter_map(number).collect()
+}
+
+/// Whether an answer puts its value in the place of all others, instead of adding to them.
+pub fn overwrites(answer: &ProcessingResponse, key: &str) -> bool {
+    const OVERWRITE_IF_EXISTS_OR_ADD: i32 = 2;
+    let mutation = common(answer).and_then(|c| c.header_mutation.as_ref());
+    let mut options = mutation.iter().flat_map(|m| &m.set_headers);
+    options.any(|o| o.header.as_ref().is_some_and(|h| h.key == key) && o.append_action == OVERWRITE_IF_EXISTS_OR_ADD)
+}
+
+/// Adds the hint of Envoy that only endpoints on these hosts may be picked.
+pub fn with_subset(mut message: ProcessingRequest, hosts: &[&str]) -> ProcessingRequest {
+    let value = |kind| prost_types::Value { kind: Some(kind) };
+    let values = hosts.iter().map(|h| value(Kind::StringValue((*h).to_owned()))).collect();
+    let list = value(Kind::ListValue(prost_types::ListValue { values }));
+    let fields = [("x-gateway-destination-endpoint-subset".to_owned(), list)].into();
+    let hint = [("envoy.lb.subset_hint".to_owned(), prost_types::Struct { fields })].into();
+    message.metadata_context = Some(Metadata { filter_metadata: hint });
+    message
 }
