@@ -134,3 +134,11 @@ async fn picks_log_nothing_at_the_usual_level() {
     assert_eq!(of_picks, [""; 0]);
     assert_eq!(picker.lines(&["error"]), [""; 0]);
 }
+
+#[tokio::test]
+async fn a_prompt_of_a_million_tokens_is_picked() {
+    let (picker, engine) = one(Setup::scorers(&["prefix-cache-scorer"])).await;
+    let ids: Vec<_> = (0..1_000_000).map(|i| (i % 50_000).to_string()).collect();
+    let body = format!("{{\"model\":\"m\",\"prompt\":[{}]}}", ids.join(","));
+    assert_eq!(picker.pick(COMPLETIONS, &body).await, Ok(engine.address()));
+}

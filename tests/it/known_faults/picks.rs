@@ -173,6 +173,22 @@ async fn an_endpoint_that_returns_owes_nothing() {
 }
 
 #[tokio::test]
+async fn a_silent_stream_counts_until_it_ends() {
+    let (picker, engines) = pool(1, Setup::scorers(&["active-request-scorer"])).await;
+    let (_, silent) = picker.hold(COMPLETIONS, ASK).await.unwrap();
+    // Meanwhile the board is made anew many times, other requests come and go, and the file changes.
+    picker.endpoints(&format!("endpoints:\n{}", entry("e0", engines[0].port, "{changed: yes}")));
+    let seen = engines[0].scrapes();
+    until("many scrapes", async || engines[0].scrapes() > seen + 40).await;
+    for _ in 0..20 {
+        picker.pick(COMPLETIONS, ASK).await.unwrap();
+    }
+    until("the others' release", async || picker.in_flight().await == [1]).await;
+    silent.rest().await.unwrap();
+    until("the release", async || picker.in_flight().await == [0]).await;
+}
+
+#[tokio::test]
 async fn refusals_tell_a_full_pool_from_an_empty_one() {
     let label = "{type: by-label, parameters: {label: gold, validValues: [\"yes\"]}}";
     let setup = Setup::scorers(&["queue-scorer"]).plugin("by-label", label);

@@ -197,3 +197,41 @@ async fn a_status_that_is_no_number_is_unknown() {
     }
     assert_eq!(picker.sum("llm_d_epp_request_error_total", &[]).await, 0.0);
 }
+
+const BUFFERED: i32 = 2;
+const FULL_DUPLEX: i32 = 4;
+const NONE: i32 = 0;
+
+#[tokio::test]
+async fn a_buffered_body_is_answered_once_and_does_not_travel_back() {
+    let (picker, engine) = one().await;
+    let mut talk = picker.open().await;
+    talk.send(with_modes(post(COMPLETIONS), BUFFERED, NONE)).await;
+    let answer = talk.answer().await;
+    assert_eq!((kind(&answer), sets(&answer).len()), ("request headers", 0));
+    talk.send(piece(r#"{"model":"m","prompt":"x"}"#, true)).await;
+    talk.send(piece(r#"{"model":"m","prompt":"x"}"#, true)).await;
+    talk.send(response_head(&[(":status", "200")])).await;
+    let answer = talk.answer().await;
+    assert_eq!((kind(&answer), set(&answer, DESTINATION)), ("request body", Some(engine.address())));
+    assert_eq!((streamed(&answer), set(&answer, "content-length")), (None, None));
+    assert_eq!(kind(&talk.answer().await), "response headers");
+    assert_eq!(picker.in_flight().await, [1]);
+    assert!(talk.rest().await.unwrap().is_empty());
+    until("the release", async || picker.in_flight().await == [0]).await;
+}
+
+#[tokio::test]
+async fn without_response_bodies_the_end_of_the_stream_is_the_end_of_the_request() {
+    let (picker, engine) = one().await;
+    let mut talk = picker.open().await;
+    talk.send(with_modes(post(COMPLETIONS), FULL_DUPLEX, NONE)).await;
+    talk.send(piece(r#"{"model":"m","prompt":"x"}"#, true)).await;
+    assert_eq!(talk.target().await, Ok(engine.address()));
+    talk.send(response_head(&[(":status", "200")])).await;
+    assert_eq!((kind(&talk.answer().await), kind(&talk.answer().await)), ("request body", "response headers"));
+    assert_eq!(picker.in_flight().await, [1]);
+    talk.rest().await.unwrap();
+    until("the release", async || picker.in_flight().await == [0]).await;
+    assert_eq!(picker.sum("llm_d_epp_request_duration_seconds_count", &[]).await, 1.0);
+}
