@@ -1,3 +1,5 @@
-//! The integration tests of the picker, in one binary.
+//! The integration tests of the picker, in one binary: tidiness of the source, and the whole program on loopback.
 
+mod harness;
+mod known_faults;
 mod tidy;
