@@ -58,6 +58,15 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// Makes a server with the HTTP/2 settings of the ext_proc port.
+pub fn http2() -> Server {
+    Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+}
+
 /// Serves streams until `stop` resolves; then lets open ones finish for as long as the caller keeps polling.
 ///
 /// # Errors
@@ -71,13 +80,7 @@ pub async fn serve(
     tasks: &Tasks,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let router = Server::builder()
-        .max_concurrent_streams(MAX_STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
-        .add_service(service)
-        .add_optional_service(health.map(|h| h.service()));
+    let router = http2().add_service(service).add_optional_service(health.map(|h| h.service()));
     router.serve_with_incoming_shutdown(accept(listener, tls, connections, tasks), stop).await
 }
 

@@ -23,7 +23,8 @@ use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
 /// The full name of the service.
 pub const NAME: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
-const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
+/// The path of its one method.
+pub const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
 /// `ExternalProcessor` with its one method.
 #[derive(Clone)]
