@@ -1,5 +1,7 @@
 //! What may not stand in a file, how it begins, and how long it may be.
 
+use std::path::Path;
+
 use super::{Finding, Rule, Source, code, is_rust};
 
 /// More lines than this, and a file answers more than one question.
@@ -112,6 +114,30 @@ fn the_text_speaks_of_itself_alone() {
             ("a.rs", "// issue #12"),
         ],
         good: &[(".ci/run", "scenarios=../shared/x"), ("a.rs", "//! Shares the work.\n")],
+    }
+    .hold();
+}
+
+#[test]
+fn links_lead_somewhere() {
+    Rule {
+        about: |path| path.ends_with(".md"),
+        find: |source| {
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(&source.path).with_file_name("");
+            let mut findings = Vec::new();
+            for (line, text) in source.lines() {
+                let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+                for target in targets.filter(|t| !t.contains("://") && !t.starts_with('#')) {
+                    let file = target.split('#').next().unwrap_or(target);
+                    if !directory.join(file).exists() {
+                        findings.push(Finding { line, what: format!("there is no {target}") });
+                    }
+                }
+            }
+            findings
+        },
+        bad: &[("README.md", "see [this](docs/none.md)"), ("docs/metrics.md", "[up](README.md)")],
+        good: &[("README.md", "[a](Cargo.toml), [b](https://example.com/x), [c](#part), [d](src/lib.rs#x)")],
     }
     .hold();
 }
