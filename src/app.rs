@@ -30,6 +30,7 @@ use crate::files;
 use crate::generation::{Generation, Generations};
 use crate::reload::{LastError, Reloader};
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
+use crate::sched::record::Decisions;
 use crate::tasks::Tasks;
 use crate::telemetry;
 
@@ -91,12 +92,14 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     telemetry::process::register(&hub);
 
     let last_error = LastError::default();
+    let decisions = Arc::new(Decisions::default());
     let (ready, is_ready) = watch::channel(false);
     let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
     let pages = admin::Sources {
         metrics: hub.clone(),
         ready: is_ready,
         endpoints: endpoints_page(board_cell.clone()),
+        decisions: decisions_page(decisions.clone()),
         config: config_page(generations.clone(), last_error.clone()),
         plugins: plugins_page(generations.clone()),
         pprof: settings.pprof,
@@ -140,6 +143,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         stages: StageMetrics::of(&hub),
         streams: settings.stream_metrics.then(|| StreamMetrics::of(&hub)),
         options: settings.options.clone(),
+        decisions,
         warned_of_headers_only: AtomicBool::new(false),
     });
     let tls = match &settings.tls {
@@ -277,6 +281,10 @@ fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_jso
         Some(board) => serde_json::to_value(board.report()).unwrap_or_default(),
         None => serde_json::Value::Null,
     })
+}
+
+fn decisions_page(decisions: Arc<Decisions>) -> Arc<dyn Fn(usize) -> serde_json::Value + Send + Sync> {
+    Arc::new(move |n| serde_json::to_value(decisions.last(n)).unwrap_or_default())
 }
 
 fn config_page(generations: Generations, last_error: LastError) -> Arc<dyn Fn() -> ConfigState + Send + Sync> {

@@ -52,8 +52,9 @@ static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
         metrics: RequestMetrics::new(&hub),
         stages: StageMetrics::of(&hub),
         streams: None,
-        options: Options { subset_hint: true, emit_scores: true, max_request_body: 1 << 16 },
-        warned_of_headers_only: Default::default(),
+        options: Options { subset_hint: true, emit_scores: true, explain: true, max_request_body: 1 << 16 },
+        decisions: Default::default(),
+            warned_of_headers_only: Default::default(),
     })
 });
 

@@ -75,7 +75,8 @@ impl Bench {
             metrics: RequestMetrics::new(&hub),
             stages: StageMetrics::of(&hub),
             streams: None,
-            options: Options { subset_hint: true, emit_scores: false, max_request_body: MAX_BODY },
+            options: Options { subset_hint: true, emit_scores: false, explain: false, max_request_body: MAX_BODY },
+            decisions: Default::default(),
             warned_of_headers_only: Default::default(),
         };
         Self { cx: Arc::new(cx), ids }
