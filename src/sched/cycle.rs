@@ -1,7 +1,6 @@
 //! One request's way through rooms 4 to 6: candidates, producers, profiles, pick.
 
 use std::sync::Arc;
-use std::time::Instant as Clock;
 
 use epp_plugin_api::{
     Charge, Cycle, EndpointId, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger, Load, Next, Picked,
@@ -11,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::flow::admission::admit;
 use crate::flow::refusal::Refusal;
+use crate::sched::laps::Laps;
 use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::profile::remember_scores;
@@ -58,7 +58,8 @@ impl Pipeline {
     }
 
     fn run_in(&self, inputs: Inputs<'_>, scratch: &mut Scratch) -> Result<Outcome, Refusal> {
-        let began = Clock::now();
+        let mut laps = Laps::start();
+        let began = laps;
         let Scratch { loads, work } = scratch;
         let Inputs { snapshot, request, now, .. } = inputs;
         work.reset(snapshot.rows(), self.profiles.iter().map(|p| p.name.as_str()));
@@ -69,12 +70,14 @@ impl Pipeline {
         if work.candidates.is_empty() {
             return Err(Refusal::NoCandidates);
         }
-        self.produce(&Cycle { snapshot, request, load: load_of(snapshot), now }, work);
-        self.stages.observe(Stage::Produce, began.elapsed());
+        laps.lap();
+        self.produce(&Cycle { snapshot, request, load: load_of(snapshot), now }, work, &mut laps);
+        self.stages.observe(Stage::Produce, laps.since(began));
 
-        let scheduling = Clock::now();
-        let judged = self.judge(inputs, loads, work);
-        let took = scheduling.elapsed();
+        let scheduling = laps;
+        let judged = self.judge(inputs, loads, work, &mut laps);
+        laps.lap();
+        let took = laps.since(scheduling);
         self.stages.observe(Stage::Judge, took);
         self.metrics.scheduled(took);
         match &judged {
@@ -84,18 +87,23 @@ impl Pipeline {
         judged
     }
 
-    fn produce(&self, cx: &Cycle<'_>, work: &mut Work) {
+    fn produce(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) {
         for p in &self.producers {
-            let began = Clock::now();
             if let Err(why) = p.producer.produce(cx, &mut work.columns) {
                 p.failures.inc();
                 tracing::debug!(producer = p.name, why, "producer failed, its data reads as missing");
             }
-            p.produce.observe(began.elapsed());
+            p.produce.observe(laps.lap());
         }
     }
 
-    fn judge(&self, inputs: Inputs<'_>, loads: &mut LoadBuffers, work: &mut Work) -> Result<Outcome, Refusal> {
+    fn judge(
+        &self,
+        inputs: Inputs<'_>,
+        loads: &mut LoadBuffers,
+        work: &mut Work,
+        laps: &mut Laps,
+    ) -> Result<Outcome, Refusal> {
         let Inputs { snapshot, request, ledger, now, with_scores, .. } = inputs;
         let judging = self.judging.lock();
         let load = add_in_flight(snapshot, ledger, loads);
@@ -103,11 +111,11 @@ impl Pipeline {
         for p in &self.producers {
             p.producer.refresh(&cx, &mut work.columns);
         }
-        self.run_profiles(&cx, work, with_scores)?;
+        laps.lap();
+        self.run_profiles(&cx, work, with_scores, laps)?;
 
-        let began = Clock::now();
         let decision = self.handler.decide(&cx, &work.columns, &work.runs);
-        self.handler_decide.observe(began.elapsed());
+        self.handler_decide.observe(laps.lap());
         let decision = decision.map_err(|why| {
             let exhausted = work.runs.runs.contains(&ProfileRun::Exhausted);
             if exhausted { Refusal::Exhausted } else { Refusal::NoDecision(why.0) }
@@ -119,9 +127,8 @@ impl Pipeline {
         let charge = ledger.charge(snapshot.id(target), 0);
         let mut held = Vec::new();
         for p in &self.producers {
-            let began = Clock::now();
             held.extend(p.producer.picked(&cx, &work.columns, &picked));
-            p.picked.observe(began.elapsed());
+            p.picked.observe(laps.lap());
         }
         drop(judging);
 
@@ -148,17 +155,16 @@ impl Pipeline {
         })
     }
 
-    fn run_profiles(&self, cx: &Cycle<'_>, work: &mut Work, with_scores: bool) -> Result<(), Refusal> {
+    fn run_profiles(&self, cx: &Cycle<'_>, work: &mut Work, with_scores: bool, laps: &mut Laps) -> Result<(), Refusal> {
         // Every step runs or skips a profile, so a handler that asks for more steps than that is going in circles.
         for _ in 0..=self.profiles.len() * 2 {
-            let began = Clock::now();
             let next = self.handler.next(cx, &work.columns, &mut work.runs);
-            self.handler_next.observe(began.elapsed());
+            self.handler_next.observe(laps.lap());
             match next {
                 Next::Done => return Ok(()),
                 Next::Run(at) => {
                     let Some(profile) = self.profiles.get(at) else { break };
-                    work.runs.runs[at] = profile.run(cx, work);
+                    work.runs.runs[at] = profile.run(cx, work, laps);
                     if with_scores {
                         remember_scores(work, at);
                     }

@@ -3,6 +3,7 @@
 
 pub mod cycle;
 pub mod failures;
+pub mod laps;
 pub mod metrics;
 pub mod pipeline;
 pub mod profile;
