@@ -53,7 +53,9 @@ impl Request {
         }
         Self::new(
             "/inference/v1/generate",
-            format!(r#"{{"model":"m","token_ids":[{ids}1{NUMBER}],"sampling_params":{{"max_tokens":128}},"stream":true}}"#),
+            format!(
+                r#"{{"model":"m","token_ids":[{ids}1{NUMBER}],"sampling_params":{{"max_tokens":128}},"stream":true}}"#
+            ),
         )
     }
 

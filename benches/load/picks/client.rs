@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::client::Grpc;
+use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
@@ -54,10 +55,12 @@ impl Client {
         let body = request.next_body();
         let (tx, rx) = mpsc::channel(32);
         tx.send(headers(request.path, body.len(), mode)).await.expect("the receiver is below");
-        let mut grpc = Grpc::new(self.0.clone());
+        // As Python's gRPC clients say without being asked.
+        let mut grpc = Grpc::new(self.0.clone()).accept_compressed(CompressionEncoding::Gzip);
         grpc.ready().await.expect("the connection stays");
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
-        let opened = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), METHOD.parse().expect("a path"), codec);
+        let opened =
+            grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), METHOD.parse().expect("a path"), codec);
         let mut answers = opened.await.expect("the server takes streams").into_inner();
         match mode {
             Mode::Lean => {

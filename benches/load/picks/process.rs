@@ -31,7 +31,8 @@ pub struct Engines {
 impl Engines {
     /// Starts so many engines and waits until they listen.
     pub fn start(count: usize) -> Self {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("picks-{}-{count}", std::process::id()));
+        let directory =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("picks-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("the target directory can be written");
         let endpoints = directory.join("endpoints.yaml");
         let running = start(
