@@ -381,8 +381,12 @@ impl Stream {
         {
             response.finish(exchange, now);
         }
-        self.phase = Phase::Responding(exchange, response);
         let mut mutation = HeaderMutation::default();
+        if response.rewrites() && !message.end_of_stream {
+            // It is the length of a body with the engine's name of the model.
+            mutation.remove_headers.push("content-length".into());
+        }
+        self.phase = Phase::Responding(exchange, response);
         mutation.set(SEEN_MARK, "true");
         let common = CommonResponse { header_mutation: Some(mutation), ..CommonResponse::default() };
         self.answer(Response::ResponseHeaders(PhaseResponse { response: Some(common) }));
