@@ -412,6 +412,10 @@ impl Stream {
         let bodies_are_seen = self.response_mode != BodyMode::None;
         let mut response = Box::new(after::Response::new(message, exchange.as_deref(), bodies_are_seen, now));
         let mut mutation = HeaderMutation::default();
+        if response.rewrites() && !message.end_of_stream {
+            // It is the length of a body with the engine's name of the model.
+            mutation.remove_headers.push("content-length".into());
+        }
         mutation.set(SEEN_MARK, "true");
         if let Some(exchange) = &mut exchange {
             let mut set = Vec::new();
