@@ -11,10 +11,13 @@
 
 pub mod anthropic;
 mod draft;
+mod grpc;
 pub mod openai;
 pub mod passthrough;
 mod response;
 pub mod sglanghttp;
+pub mod vertexai;
+pub mod vllmgrpc;
 pub mod vllmhttp;
 
 use std::sync::Arc;
@@ -36,5 +39,7 @@ fn refuse<T>(why: impl std::fmt::Display) -> Result<T, ParseError> {
     Err(ParseError(why.to_string()))
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod testing;
