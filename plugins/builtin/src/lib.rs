@@ -11,6 +11,7 @@ pub mod parsers;
 pub mod pickers;
 pub mod producers;
 pub mod registry;
+mod schema;
 pub mod scorers;
 
 #[cfg(test)]
