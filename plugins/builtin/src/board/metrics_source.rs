@@ -36,12 +36,12 @@ pub static TYPE: PluginType = PluginType {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    /// `http` or `https`. Default `http`.
+    /// The protocol of the page. Default `http`.
     #[schemars(extend("enum" = ["http", "https"]))]
     scheme: String,
     /// The path of the page; characters that a path cannot hold are percent-encoded. Default `/metrics`.
     path: String,
-    /// The port, 1 to 65535, for all endpoints. Default: each endpoint's own.
+    /// The port of the page, for all endpoints. 1 to 65535. Default: each endpoint's own.
     #[schemars(range(min = 1, max = 65535))]
     port: Option<i64>,
     /// Whether any certificate is accepted. Default true.

@@ -48,7 +48,7 @@ pub static TYPE: PluginType = PluginType {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How many waiting requests make an endpoint full. Above 0. Default 5.
-    #[schemars(range(min = 1))]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     queue_depth_threshold: i64,
     /// Which share of the KV cache in use makes an endpoint full. Above 0, at most 1. Default 0.8.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]

@@ -67,7 +67,7 @@ struct Config {
     /// At most so many tokens of a prompt count, in whole blocks. Default 131072.
     #[schemars(range(min = 0))]
     max_prefix_tokens_to_match: i64,
-    /// How many blocks an endpoint keeps otherwise. Default, and for 0 and less, 31250.
+    /// How many blocks an endpoint keeps otherwise. 0 and less count as the default. Default 31250.
     lru_capacity_per_server: i64,
 }
 

@@ -39,7 +39,7 @@ pub static TYPE: PluginType = PluginType {
 struct Config {
     /// The instance that knows what is cached. Default: `approx-prefix-cache-producer`.
     prefix_match_info_producer_name: String,
-    /// How much the length of the match counts against its share of the prompt, 0 to 1. Default 0.
+    /// How much the length of the match counts against its share of the prompt. 0 to 1. Default 0.
     #[schemars(range(min = 0, max = 1))]
     match_length_weight: f64,
     /// The length of a match, in tokens, that counts in full. Default 8192.

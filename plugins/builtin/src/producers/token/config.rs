@@ -2,7 +2,7 @@
 
 use epp_plugin_api::{BuildError, NodeError};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Which backend makes tokens. Without any of these keys it is the estimate.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -100,7 +100,7 @@ pub struct Image {
     pub fixed: FixedImage,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
     #[default]
@@ -112,9 +112,9 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Resolution {
-    /// Pixels. Default, and for 0, 640.
+    /// Pixels. 0 counts as 640. Default 0.
     width: u32,
-    /// Pixels. Default, and for 0, 360.
+    /// Pixels. 0 counts as 360. Default 0.
     height: u32,
 }
 
@@ -135,7 +135,7 @@ impl Resolution {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Dynamic {
-    /// Pixels of a token. Default, and for 0, 1024.
+    /// Pixels of a token. 0 counts as 1024. Default 0.
     factor: u64,
 }
 
@@ -150,7 +150,7 @@ impl Dynamic {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct FixedImage {
-    /// Tokens of every image; 0 counts as 1, the default.
+    /// Tokens of every image; 0 counts as 1. Default 0.
     pub static_token: u64,
 }
 
@@ -159,7 +159,7 @@ pub struct FixedImage {
 pub struct Video {
     /// The size of videos where no header tells it.
     pub default_resolution: Resolution,
-    /// Seconds that a video lasts where no header tells it. Default, and for 0, 10.
+    /// Seconds that a video lasts where no header tells it. 0 counts as 10. Default 10.
     #[schemars(range(min = 0))]
     pub default_duration: f64,
     /// What a frame is taken for.
@@ -215,7 +215,7 @@ pub struct TokensPerFrame {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct FixedFrame {
-    /// Tokens of every frame; 0 counts as 1, the default.
+    /// Tokens of every frame; 0 counts as 1. Default 0.
     pub num_tokens_per_frame: u64,
 }
 
@@ -234,7 +234,7 @@ pub struct Frames {
     pub strided: Strided,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FramesMode {
     #[default]
@@ -245,11 +245,11 @@ pub enum FramesMode {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Sampled {
-    /// Frames a second. Default, and for 0, 2.
+    /// Frames a second. 0 counts as 2. Default 2.
     #[serde(rename = "sampleFPS")]
     #[schemars(range(min = 0))]
     pub sample_fps: f64,
-    /// So many frames make one. Default, and below 2: each by itself.
+    /// So many frames make one; below 2 each counts by itself. Default 0.
     pub temporal_patch_size: u64,
 }
 
@@ -262,11 +262,11 @@ impl Default for Sampled {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Strided {
-    /// Frames a second of the source where no header tells it. Default, and for 0, 24.
+    /// Frames a second of the source where no header tells it. 0 counts as 24. Default 24.
     #[serde(rename = "defaultSourceFPS")]
     #[schemars(range(min = 0))]
     pub default_source_fps: f64,
-    /// One frame of so many counts. Default, and for 0, 1: every frame.
+    /// One frame of so many counts. 0 counts as 1: every frame. Default 1.
     pub frame_stride: u64,
 }
 
