@@ -12,10 +12,12 @@ use epp::ext_proc::metrics::RequestMetrics;
 use epp::ext_proc::stream::Stream;
 use epp::ext_proc::wire::{ProcessingRequest, Response};
 use epp::generation::Generation;
+use epp::sched::calls::NoCalls;
 use epp::sched::metrics::{SchedMetrics, StageMetrics};
 use epp_plugin_api::{
     EndpointId, EndpointMeta, EndpointName, Ledger, MetricHub, Observed, Slots, Snapshot, SnapshotRow,
 };
+use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use tokio::time::Instant;
@@ -46,11 +48,13 @@ static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
         snapshots: Arc::new(ArcSwap::from_pointee(Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2)))),
         ledger: Arc::new(Ledger::default()),
         generations: Arc::new(ArcSwap::from_pointee(generation)),
+        calls: Arc::new(NoCalls),
         metrics: RequestMetrics::new(&hub),
         stages: StageMetrics::of(&hub),
         streams: None,
-        options: Options { subset_hint: true, emit_scores: true, max_request_body: 1 << 16 },
-        warned_of_headers_only: Default::default(),
+        options: Options { subset_hint: true, emit_scores: true, explain: true, max_request_body: 1 << 16 },
+        decisions: Default::default(),
+            warned_of_headers_only: Default::default(),
     })
 });
 
@@ -64,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut stream = Stream::new(CONTEXT.clone());
     let (mut headers, mut bodies, mut picks, mut refused) = (0, 0, 0, false);
     while let Ok(message) = ProcessingRequest::decode_length_delimited(&mut rest) {
-        stream.take(message, Instant::now());
+        stream.take(message, Instant::now()).now_or_never().expect("nothing is waited for where no service is asked");
         assert!((0..=1).contains(&in_flight()));
         while let Some(answer) = stream.next_answer() {
             assert!(!refused, "nothing is said after a refusal");

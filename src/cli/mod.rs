@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod engine;
+mod explain;
 pub mod pick;
 pub mod plugins;
 pub mod schema;

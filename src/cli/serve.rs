@@ -57,6 +57,9 @@ pub struct Args {
     /// Tell the scores of all candidates in the dynamic metadata of the answer.
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub emit_endpoint_scores: bool,
+    /// Answer a request with `x-llm-d-explain: 1` with the record of its decision, in metadata and a response header.
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub explain_header: bool,
     /// Path of the EndpointPickerConfig, YAML or JSON.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub config_file: String,

@@ -173,8 +173,16 @@ mod tests {
         let hub = MetricHub::default();
         let received = Instant::now();
         let series = RequestMetrics::new(&hub).series("m", "m", "f", 0);
-        let mut exchange =
-            Exchange { received, reader: None, stream: true, renamed: None, load: None, _running: None, series };
+        let mut exchange = Exchange {
+            received,
+            reader: None,
+            stream: true,
+            renamed: None,
+            explanation: None,
+            load: None,
+            _running: None,
+            series,
+        };
         let mut response = Response::new(&HttpHeaders::default(), Some(&exchange), true, received);
         for (i, after) in chunks.iter().enumerate() {
             response.chunk(Bytes::from_static(b"x"), i + 1 == chunks.len(), &mut exchange, received + *after);

@@ -15,6 +15,7 @@ use crate::sched::calls::Calls;
 use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::profile::remember_scores;
+use crate::sched::record::{DecisionRecord, Decisions};
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
 use crate::sched::subset::Subset;
 
@@ -30,6 +31,10 @@ pub struct Inputs<'a> {
     pub now: Instant,
     /// Whether the scores of all candidates are asked for.
     pub with_scores: bool,
+    /// The number of the config in force.
+    pub generation: u64,
+    /// Where the record of the decision is kept.
+    pub decisions: &'a Decisions,
 }
 
 /// What the cycle came to.
@@ -64,16 +69,38 @@ impl Pipeline {
     ///
     /// # Errors
     /// If nobody may or can serve it.
-    pub async fn run(&self, inputs: Inputs<'_>, calls: &dyn Calls) -> Result<Outcome, Refusal> {
-        let began = Clock::now();
+    pub async fn run(&self, inputs: Inputs<'_>, calls: &dyn Calls) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
         let mut lease = self.scratches.lease();
-        let Scratch { loads, work } = &mut *lease;
+        let seed = lease.work.rng.u64(..);
+        // Random choices follow from the seed, so that they can be made again.
+        let mut rng = std::mem::replace(&mut lease.work.rng, fastrand::Rng::with_seed(seed));
+        let mut record = DecisionRecord::new(inputs.request, inputs.generation, seed);
+        let result = self.run_on(inputs, calls, &mut lease, &mut record).await;
+        std::mem::swap(&mut lease.work.rng, &mut rng);
+        if let Err(refusal) = &result {
+            record.refused(refusal);
+        }
+        let record = Arc::new(record);
+        inputs.decisions.push(record.clone());
+        result.map(|outcome| (outcome, record))
+    }
+
+    async fn run_on(
+        &self,
+        inputs: Inputs<'_>,
+        calls: &dyn Calls,
+        scratch: &mut Scratch,
+        record: &mut DecisionRecord,
+    ) -> Result<Outcome, Refusal> {
+        let began = Clock::now();
+        let Scratch { loads, work } = scratch;
         let Inputs { snapshot, request, now, .. } = inputs;
         work.reset(snapshot.rows(), self.profiles.iter().map(|p| p.name.as_str()));
         if let Some(subset) = inputs.subset {
             subset.restrict(snapshot, &mut work.candidates);
         }
         admit(&*self.saturation, request, snapshot, &work.candidates, now)?;
+        (record.endpoints, record.candidates) = (snapshot.rows(), work.candidates.count());
         if work.candidates.is_empty() {
             return Err(Refusal::NoCandidates);
         }
@@ -84,7 +111,7 @@ impl Pipeline {
         self.admit(&cx, work)?;
 
         let scheduling = Clock::now();
-        let judged = self.judge(inputs, loads, work);
+        let judged = self.judge(inputs, loads, work, record);
         let took = scheduling.elapsed();
         self.stages.observe(Stage::Judge, took);
         self.metrics.scheduled(took);
@@ -145,7 +172,13 @@ impl Pipeline {
         Ok(())
     }
 
-    fn judge(&self, inputs: Inputs<'_>, loads: &mut LoadBuffers, work: &mut Work) -> Result<Outcome, Refusal> {
+    fn judge(
+        &self,
+        inputs: Inputs<'_>,
+        loads: &mut LoadBuffers,
+        work: &mut Work,
+        record: &mut DecisionRecord,
+    ) -> Result<Outcome, Refusal> {
         let Inputs { snapshot, request, ledger, now, with_scores, .. } = inputs;
         let judging = self.judging.lock();
         let load = add_in_flight(snapshot, ledger, loads);
@@ -153,7 +186,7 @@ impl Pipeline {
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.refresh(&cx, &mut work.columns);
         }
-        self.run_profiles(&cx, work, with_scores)?;
+        self.run_profiles(&cx, work, with_scores, record)?;
 
         let began = Clock::now();
         let decision = self.handler.decide(&cx, &work.columns, &work.runs);
@@ -190,6 +223,7 @@ impl Pipeline {
         }
         let targets = work.runs.runs[decision.primary].targets().unwrap_or_default();
         let destination = destination(snapshot, targets, decision.port);
+        record.picked = destination.split(',').map(str::to_owned).collect();
         // Scores belong to endpoints, and with a port of its own none of them is sent to.
         let scored = if decision.port.is_some() { &[][..] } else { &work.scored[decision.primary][..] };
         Ok(Outcome {
@@ -208,7 +242,13 @@ impl Pipeline {
         producers.any(|p| p.has_cached(columns, target) == Some(true))
     }
 
-    fn run_profiles(&self, cx: &Cycle<'_>, work: &mut Work, with_scores: bool) -> Result<(), Refusal> {
+    fn run_profiles(
+        &self,
+        cx: &Cycle<'_>,
+        work: &mut Work,
+        with_scores: bool,
+        record: &mut DecisionRecord,
+    ) -> Result<(), Refusal> {
         // Every step runs or skips a profile, so a handler that asks for more steps than that is going in circles.
         for _ in 0..=self.profiles.len() * 2 {
             let began = Clock::now();
@@ -219,7 +259,9 @@ impl Pipeline {
                 Next::Run(at) => {
                     let Some(profile) = self.profiles.get(at) else { break };
                     let cx = Cycle { peer: work.runs.peer, ..*cx };
-                    work.runs.runs[at] = profile.run(&cx, work);
+                    let run = profile.run(&cx, work);
+                    record.ran(profile, &run, cx.snapshot, work);
+                    work.runs.runs[at] = run;
                     if with_scores {
                         remember_scores(work, at);
                     }

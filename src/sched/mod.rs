@@ -7,5 +7,6 @@ pub mod failures;
 pub mod metrics;
 pub mod pipeline;
 pub mod profile;
+pub mod record;
 pub mod scratch;
 pub mod subset;

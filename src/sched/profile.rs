@@ -11,9 +11,18 @@ use crate::sched::scratch::Work;
 /// A profile ready to run.
 pub struct Profile {
     pub name: String,
+    pub names: Names,
     pub filters: Vec<(Arc<dyn Filter>, Timer)>,
     pub scorers: Vec<Weighted>,
     pub picker: (Arc<dyn Picker>, Timer),
+}
+
+/// The names of a profile and of its plugins, for records.
+pub struct Names {
+    pub profile: Arc<str>,
+    pub filters: Vec<Arc<str>>,
+    pub scorers: Vec<Arc<str>>,
+    pub picker: Arc<str>,
 }
 
 /// A scorer and what its score is multiplied by.
@@ -28,13 +37,15 @@ impl Profile {
     /// `work.totals`.
     pub fn run(&self, cx: &Cycle<'_>, work: &mut Work) -> ProfileRun {
         let mut picked = work.spare_targets();
-        let Work { columns, candidates, left, totals, scores, rng, .. } = work;
+        let Work { columns, candidates, left, totals, scores, rng, trail, .. } = work;
+        trail.reset();
         left.copy_from(candidates);
         for (filter, timer) in &self.filters {
             if left.is_empty() {
                 break;
             }
             timed(timer, || filter.filter(cx, columns, left));
+            trail.filtered(left);
         }
         let rows = cx.snapshot.rows();
         totals.clear();
@@ -45,6 +56,7 @@ impl Profile {
                 scores.resize(rows, 0.0);
                 timed(timer, || scorer.score(cx, columns, left, scores));
                 add(totals, scores, *weight);
+                trail.scored(scores);
             }
             let (picker, timer) = &self.picker;
             timed(timer, || picker.pick(left, totals, rng, &mut picked));

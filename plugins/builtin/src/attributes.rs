@@ -43,6 +43,30 @@ impl Attribute for UncachedTokens {
     const DEFAULT_PRODUCER: Option<&'static str> = None;
 }
 
+/// What a request is predicted to take on an endpoint. Nothing is predicted where neither value is valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencyPrediction {
+    /// Whether the time to the first token keeps its objective; true without an objective.
+    pub ttft_valid: bool,
+    /// Whether the time per output token keeps its objective; true without an objective.
+    pub tpot_valid: bool,
+    /// The objective of the time to the first token less the prediction, in milliseconds.
+    pub ttft_headroom: f64,
+    /// The objective of the time per output token less the prediction, in milliseconds.
+    pub tpot_headroom: f64,
+    /// The predicted time to the first token, in milliseconds.
+    pub ttft: f64,
+    /// The predicted time per output token, in milliseconds.
+    pub tpot: f64,
+    /// Requests that this picker has sent to the endpoint and that are not complete.
+    pub dispatched: u64,
+}
+
+impl Attribute for LatencyPrediction {
+    const NAME: &'static str = "LatencyPredictionInfoDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("predicted-latency-producer");
+}
+
 /// The tokens of the request's prompts, four bytes each, little endian. One value a request; not written if the request
 /// has no prompt.
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use epp_plugin_api::{
     EndpointId, EndpointMeta, EndpointName, Ledger, MetricHub, Observed, Slots, Snapshot, SnapshotRow,
 };
+use futures_util::FutureExt;
 
 use super::*;
 use crate::config::{Environment, load};
@@ -15,6 +16,7 @@ use crate::ext_proc::context::Options;
 use crate::ext_proc::metrics::RequestMetrics;
 use crate::ext_proc::wire::{HeaderMap, HeaderValue, HttpTrailers, Mutation};
 use crate::generation::Generation;
+use crate::sched::calls::NoCalls;
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
 
 const CONFIG: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n\
@@ -69,10 +71,12 @@ impl Bench {
                 &Arc::new(SchedMetrics::new(&hub)),
                 &hub,
             ))),
+            calls: Arc::new(NoCalls),
             metrics: RequestMetrics::new(&hub),
             stages: StageMetrics::of(&hub),
             streams: None,
-            options: Options { subset_hint: true, emit_scores: false, max_request_body: MAX_BODY },
+            options: Options { subset_hint: true, emit_scores: false, explain: false, max_request_body: MAX_BODY },
+            decisions: Default::default(),
             warned_of_headers_only: Default::default(),
         };
         Self { cx: Arc::new(cx), ids }
@@ -112,7 +116,8 @@ impl<'a> Talk<'a> {
                     send_body_without_waiting_for_header_response: s.without_waiting,
                 }),
             };
-            self.stream.take(message, Instant::now());
+            let taken = self.stream.take(message, Instant::now()).now_or_never();
+            taken.expect("nothing is waited for where no service is asked");
         }
         std::iter::from_fn(|| self.stream.next_answer()).map(|answer| said(&answer)).collect()
     }

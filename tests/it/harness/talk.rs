@@ -42,7 +42,8 @@ impl Talk {
         grpc.ready().await.expect("the connection is open");
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
         let path = http::uri::PathAndQuery::from_static(METHOD);
-        let answers = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), path, codec).await;
+        let opening = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), path, codec);
+        let answers = tokio::time::timeout(PATIENCE, opening).await.expect("a stream in time");
         Self { tx, rx: answers.expect("the picker takes streams").into_inner() }
     }
 

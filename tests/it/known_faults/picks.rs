@@ -38,7 +38,7 @@ async fn match_of(path: &str, first: serde_json::Value, second: serde_json::Valu
 }
 
 fn chat(turns: &[&str]) -> serde_json::Value {
-    let role = |i: usize| if i % 2 == 0 { "user" } else { "assistant" };
+    let role = |i: usize| if i.is_multiple_of(2) { "user" } else { "assistant" };
     let turn = |(i, text): (usize, &&str)| serde_json::json!({"role": role(i), "content": text});
     serde_json::json!({"model": "m", "messages": turns.iter().enumerate().map(turn).collect::<Vec<_>>()})
 }

@@ -6,12 +6,32 @@ use super::{Finding, Rule, Source, code, is_rust};
 ///
 /// The way down is main, cli, app, then the rooms; a request goes ext_proc, generation, sched, flow. What several rooms
 /// need is small and stands below them all: tasks, files, yaml, trust and telemetry.
-const MAY_NAME: [(&str, &[&str]); 14] = [
+const MAY_NAME: [(&str, &[&str]); 16] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
     // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML.
     ("cli", &["app", "config", "ext_proc", "telemetry", "trust", "yaml"]),
-    ("app", &["admin", "board", "config", "ext_proc", "files", "flow", "generation", "sched", "tasks", "telemetry"]),
+    (
+        "app",
+        &[
+            "admin",
+            "board",
+            "calls",
+            "config",
+            "ext_proc",
+            "files",
+            "flow",
+            "generation",
+            "reload",
+            "sched",
+            "tasks",
+            "telemetry",
+        ],
+    ),
+    // A changed config becomes the next generation.
+    ("reload", &["config", "files", "generation", "sched", "tasks"]),
+    // Does for sched what plugins may not do themselves.
+    ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
     ("generation", &["config", "ext_proc", "sched"]),
     // The table of parsers is built from a plan.

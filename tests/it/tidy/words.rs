@@ -1,5 +1,7 @@
 //! What may not stand in a file, how it begins, and how long it may be.
 
+use std::path::Path;
+
 use super::{Finding, Rule, Source, code, is_rust};
 
 /// More lines than this, and a file answers more than one question.
@@ -21,8 +23,10 @@ const UNFINISHED: [(&str, &str); 8] = [
 const OF_A_WORKPLACE: [&str; 6] = ["/work/", "/root/", "/home/", "../shared", "Go program", "issue #"];
 
 /// Tests that must wait for the world outside, and why.
-const MAY_SLEEP: [(&str, &str); 1] =
-    [("src/files/tests.rs", "writes a real file again and again while the kernel tells of it")];
+const MAY_SLEEP: [(&str, &str); 2] = [
+    ("src/files/tests.rs", "writes a real file again and again while the kernel tells of it"),
+    ("tests/it/harness", "asks a program that runs by itself, until it is ready or has ended"),
+];
 
 /// The rules themselves name what they forbid.
 fn is_of_the_rules(path: &str) -> bool {
@@ -116,6 +120,30 @@ fn the_text_speaks_of_itself_alone() {
     .hold();
 }
 
+#[test]
+fn links_lead_somewhere() {
+    Rule {
+        about: |path| path.ends_with(".md"),
+        find: |source| {
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(&source.path).with_file_name("");
+            let mut findings = Vec::new();
+            for (line, text) in source.lines() {
+                let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+                for target in targets.filter(|t| !t.contains("://") && !t.starts_with('#')) {
+                    let file = target.split('#').next().unwrap_or(target);
+                    if !directory.join(file).exists() {
+                        findings.push(Finding { line, what: format!("there is no {target}") });
+                    }
+                }
+            }
+            findings
+        },
+        bad: &[("README.md", "see [this](docs/none.md)"), ("docs/metrics.md", "[up](README.md)")],
+        good: &[("README.md", "[a](Cargo.toml), [b](https://example.com/x), [c](#part), [d](src/lib.rs#x)")],
+    }
+    .hold();
+}
+
 /// Whether a file holds nothing but tests.
 fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.starts_with("tests/") || path.ends_with("tests.rs")
@@ -124,7 +152,9 @@ fn is_test_file(path: &str) -> bool {
 #[test]
 fn tests_do_not_sleep() {
     Rule {
-        about: |path| is_rust(path) && !is_of_the_rules(path) && MAY_SLEEP.iter().all(|(file, _)| *file != path),
+        about: |path| {
+            is_rust(path) && !is_of_the_rules(path) && MAY_SLEEP.iter().all(|(place, _)| !path.starts_with(place))
+        },
         find: |source| {
             let (mut in_tests, mut paused) = (is_test_file(&source.path), false);
             let mut findings = Vec::new();
