@@ -201,6 +201,11 @@ impl<'a> BuildContext<'a> {
         self.reads.push(DataKey { data, producer: "core-metrics-extractor".into(), default_producer: None });
     }
 
+    /// As [`Self::reads_metric`], for a value of another extractor.
+    pub fn reads_metric_of(&mut self, data: &'static str, producer: &str) {
+        self.reads.push(DataKey { data, producer: producer.into(), default_producer: None });
+    }
+
     /// Declares that the instance fills a column of `T` under its own name.
     pub fn writes<T: Attribute>(&mut self) -> ColumnKey<T> {
         self.writes.push(data_key::<T>(self.name));

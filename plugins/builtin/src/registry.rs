@@ -2,7 +2,7 @@
 
 use epp_plugin_api::PluginType;
 
-use crate::{board, detectors, filters, handlers, parsers, pickers, producers, scorers};
+use crate::{board, context_length, detectors, filters, handlers, parsers, pickers, producers, scorers};
 
 /// Every plugin type, by what it is for and then by name.
 pub static REGISTRY: &[&PluginType] = &[
@@ -10,13 +10,22 @@ pub static REGISTRY: &[&PluginType] = &[
     &board::endpoint_notification::TYPE,
     &board::file_discovery::TYPE,
     &board::metrics_source::TYPE,
+    &context_length::TYPE,
     &detectors::utilization::TYPE,
     &filters::by_label::TYPE,
+    &filters::endpoint_attribute::TYPE,
+    &filters::header_testing::TYPE,
     &filters::label_selector::ALIAS,
     &filters::label_selector::TYPE,
+    &filters::prefix_affinity::TYPE,
     &filters::role::DECODE,
     &filters::role::ENCODE,
     &filters::role::PREFILL,
+    &filters::session_affinity::MULTICLUSTER,
+    &filters::session_affinity::TYPE,
+    &filters::slo_headroom_tier::TYPE,
+    &filters::topology_affinity::TYPE,
+    &filters::utilization::TYPE,
     &handlers::single::TYPE,
     &parsers::anthropic::TYPE,
     &parsers::openai::TYPE,
@@ -26,16 +35,30 @@ pub static REGISTRY: &[&PluginType] = &[
     &pickers::max_score::TYPE,
     &pickers::random::TYPE,
     &pickers::weighted_random::TYPE,
+    &producers::approx_prefix::MULTICLUSTER,
     &producers::approx_prefix::TYPE,
     &producers::inflight_load::TYPE,
     &producers::token::ALIAS,
     &producers::token::TYPE,
+    &producers::topology::TYPE,
     &scorers::active_request::TYPE,
+    &scorers::endpoint_attribute::TYPE,
+    &scorers::header_label_affinity::TYPE,
     &scorers::kv_cache::TYPE,
+    &scorers::latency::TYPE,
     &scorers::load_aware::TYPE,
+    &scorers::lora_affinity::TYPE,
+    &scorers::mm_embeddings::TYPE,
+    &scorers::multicluster::KV_CACHE,
+    &scorers::multicluster::QUEUE,
+    &scorers::no_hit_lru::TYPE,
+    &scorers::prefix_cache::MULTICLUSTER,
     &scorers::prefix_cache::TYPE,
     &scorers::queue::TYPE,
     &scorers::running_requests::TYPE,
+    &scorers::session_affinity::TYPE,
+    &scorers::token_load::TYPE,
+    &scorers::topology_affinity::TYPE,
 ];
 
 /// The plugin type of this name.

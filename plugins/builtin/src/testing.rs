@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use epp_plugin_api::{
-    BuildContext, BuildError, Candidates, Columns, Cycle, DataKey, EndpointId, EndpointIdx, EndpointMeta, EndpointName,
-    Filter, Headers, InferenceRequest, Instance, Load, MetricHub, Node, Observed, Parsed, Picker, Place, PluginType,
-    Scorer, Slots, Snapshot, SnapshotRow, Value,
+    Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, DataKey, EndpointId, EndpointIdx, EndpointMeta,
+    EndpointName, Filter, Headers, InferenceRequest, Instance, Load, MetricHub, Node, Observed, Parsed, Picker, Place,
+    PluginType, Scorer, Slots, Snapshot, SnapshotRow, Value,
 };
 use tokio::time::Instant;
 
@@ -50,6 +50,14 @@ impl Rig {
 
     fn context<'a>(&'a self, kind: &'a PluginType, parameters: &'a Node) -> BuildContext<'a> {
         BuildContext::new(kind.name, Some(parameters), &self.slots, &self.metrics, Duration::from_secs(2))
+    }
+
+    /// A column that the named producer has filled with these values.
+    pub fn column<T: Attribute>(&self, producer: &str, values: &[T]) -> Columns {
+        let mut columns = Columns::default();
+        columns.reset(values.len());
+        columns.write(self.slots.column::<T>(producer)).clone_from_slice(values);
+        columns
     }
 
     /// The page of metrics.
@@ -139,9 +147,14 @@ pub fn scores(scorer: &dyn Scorer, snapshot: &Snapshot, columns: &Columns) -> Ve
 
 /// The rows that a filter keeps of all.
 pub fn kept(filter: &dyn Filter, snapshot: &Snapshot) -> Vec<u32> {
+    kept_with(filter, snapshot, &Columns::default())
+}
+
+/// The rows that a filter keeps of all, with these columns.
+pub fn kept_with(filter: &dyn Filter, snapshot: &Snapshot, columns: &Columns) -> Vec<u32> {
     let request = request(b"", Parsed::default());
     let mut keep = Candidates::all(snapshot.rows());
-    filter.filter(&cycle(snapshot, &request), &Columns::default(), &mut keep);
+    filter.filter(&cycle(snapshot, &request), columns, &mut keep);
     keep.iter().map(|i| i.0).collect()
 }
 

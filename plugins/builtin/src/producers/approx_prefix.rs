@@ -1,5 +1,5 @@
 //! `approx-prefix-cache-producer`: which endpoints have the beginning of the prompt in their KV cache, judged by where
-//! earlier prompts went.
+//! earlier prompts went. Among clusters it is called `multicluster-approx-prefix-cache-producer`.
 //!
 //! Cuts each prompt into blocks, gives each block a key that stands for it and all before it (and for the model and the
 //! cache salt), and counts for every endpoint how many leading blocks it was sent before. Once the pick is made the
@@ -32,16 +32,29 @@ use super::prefix_metrics::PrefixMetrics;
 use crate::attributes::{PrefixMatch, TokenizedPrompt};
 
 /// The registry's line for this plugin.
-pub static TYPE: PluginType = PluginType {
-    name: "approx-prefix-cache-producer",
-    kinds: &[Kind::Producer],
-    stability: Stability::Beta,
-    replaced_by: None,
-    reported: "approx-prefix-cache-producer",
-    summary: "Knows which endpoints were sent the beginning of the prompt before.",
-    schema: Some(crate::schema::of::<Config>),
-    build,
-};
+pub static TYPE: PluginType =
+    plugin_type("approx-prefix-cache-producer", Stability::Beta, |cx| build(cx, TYPE.reported));
+
+/// The registry's line for the producer of clusters.
+pub static MULTICLUSTER: PluginType =
+    plugin_type("multicluster-approx-prefix-cache-producer", Stability::Alpha, |cx| build(cx, MULTICLUSTER.reported));
+
+const fn plugin_type(
+    name: &'static str,
+    stability: Stability,
+    build: fn(&mut BuildContext<'_>) -> Result<Instance, BuildError>,
+) -> PluginType {
+    PluginType {
+        name,
+        kinds: &[Kind::Producer],
+        stability,
+        replaced_by: None,
+        reported: name,
+        summary: "Knows which endpoints were sent the beginning of the prompt before.",
+        schema: Some(crate::schema::of::<Config>),
+        build,
+    }
+}
 
 const DEFAULT_BLOCK_TOKENS: i64 = 16;
 /// Smaller blocks would make the index many times as large and find little more.
@@ -109,7 +122,7 @@ impl Config {
     }
 }
 
-fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
+fn build(cx: &mut BuildContext<'_>, reported: &str) -> Result<Instance, BuildError> {
     let cfg: Config = cx.config()?;
     let mistakes = cfg.mistakes();
     if !mistakes.is_empty() {
@@ -130,7 +143,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
         prompt: cx.reads_request(""),
         work: cx.writes_request(),
         matches: cx.writes(),
-        metrics: PrefixMetrics::new(cx.metrics, cx.name, TYPE.reported),
+        metrics: PrefixMetrics::new(cx.metrics, cx.name, reported),
     };
     Ok(Instance { producer: Some(Arc::new(producer)), ..Instance::default() })
 }

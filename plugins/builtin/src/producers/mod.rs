@@ -5,3 +5,4 @@ pub mod inflight_load;
 mod inflight_metrics;
 mod prefix_metrics;
 pub mod token;
+pub mod topology;

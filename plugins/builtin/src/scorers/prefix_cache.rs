@@ -1,4 +1,5 @@
-//! `prefix-cache-scorer`: prefers endpoints that have the beginning of the prompt in their KV cache.
+//! `prefix-cache-scorer`: prefers endpoints that have the beginning of the prompt in their KV cache. Among clusters it is
+//! called `multicluster-prefix-cache-scorer`.
 //!
 //! ratio = matched blocks / blocks of the prompt; length = min(1, matched tokens / `matchLengthScaleTokens`)²;
 //! score = w * length + (1 - w) * ratio with w = `matchLengthWeight`. From 0 to 1; 0 if nothing is known. Reads the
@@ -23,16 +24,23 @@ use serde::Deserialize;
 use crate::attributes::PrefixMatch;
 
 /// The registry's line for this plugin.
-pub static TYPE: PluginType = PluginType {
-    name: "prefix-cache-scorer",
-    kinds: &[Kind::Scorer],
-    stability: Stability::Beta,
-    replaced_by: None,
-    reported: "prefix-cache-scorer",
-    summary: "Prefers endpoints that have the beginning of the prompt in their KV cache.",
-    schema: Some(crate::schema::of::<Config>),
-    build,
-};
+pub static TYPE: PluginType = plugin_type("prefix-cache-scorer", Stability::Beta);
+
+/// The registry's line for the scorer of clusters.
+pub static MULTICLUSTER: PluginType = plugin_type("multicluster-prefix-cache-scorer", Stability::Alpha);
+
+const fn plugin_type(name: &'static str, stability: Stability) -> PluginType {
+    PluginType {
+        name,
+        kinds: &[Kind::Scorer],
+        stability,
+        replaced_by: None,
+        reported: name,
+        summary: "Prefers endpoints that have the beginning of the prompt in their KV cache.",
+        schema: Some(crate::schema::of::<Config>),
+        build,
+    }
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

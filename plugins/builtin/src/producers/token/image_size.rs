@@ -1,6 +1,7 @@
 //! Width and height of an image in a data URL, from its first bytes alone: PNG, JPEG and GIF.
 
 use super::config::Resolution;
+use crate::base64;
 
 /// How much of the text of a data URL may precede its data.
 const MOST_BEFORE_DATA: usize = 128;
@@ -83,14 +84,7 @@ impl Base64<'_> {
     }
 
     fn digit(self, at: usize) -> Option<u8> {
-        match *self.0.get(at)? {
-            c @ b'A'..=b'Z' => Some(c - b'A'),
-            c @ b'a'..=b'z' => Some(c - b'a' + 26),
-            c @ b'0'..=b'9' => Some(c - b'0' + 52),
-            b'+' => Some(62),
-            b'/' => Some(63),
-            _ => None,
-        }
+        base64::digit(*self.0.get(at)?)
     }
 }
 
@@ -98,18 +92,8 @@ impl Base64<'_> {
 mod tests {
     use super::*;
 
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
     fn data_url(kind: &str, bytes: &[u8]) -> String {
-        let mut url = format!("data:image/{kind};base64,");
-        for chunk in bytes.chunks(3) {
-            let word = chunk.iter().fold(0u32, |w, &b| w << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
-            for i in 0..4 {
-                let digit = char::from(ALPHABET[(word >> (18 - 6 * i) & 63) as usize]);
-                url.push(if i <= chunk.len() { digit } else { '=' });
-            }
-        }
-        url
+        format!("data:image/{kind};base64,{}", base64::encode(bytes))
     }
 
     fn png_of(width: u32, height: u32) -> Vec<u8> {
