@@ -11,10 +11,13 @@
 
 pub mod anthropic;
 mod draft;
+mod grpc;
 pub mod openai;
 pub mod passthrough;
 mod response;
 pub mod sglanghttp;
+pub mod vertexai;
+pub mod vllmgrpc;
 pub mod vllmhttp;
 
 use std::sync::Arc;
