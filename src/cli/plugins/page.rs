@@ -53,19 +53,9 @@ fn sample(schema: &Json) -> Vec<(String, Json)> {
     let properties = schema.get("properties").and_then(Json::as_object);
     let value = |schema: &Json| {
         let example = schema.get("examples").and_then(|examples| examples.get(0));
-        example.or_else(|| schema.get("default")).filter(|value| tells(value)).cloned()
+        example.or_else(|| schema.get("default")).filter(|value| parameter::tells(value)).cloned()
     };
     properties.into_iter().flatten().filter_map(|(name, schema)| Some((name.clone(), value(schema)?))).collect()
-}
-
-fn tells(value: &Json) -> bool {
-    match value {
-        Json::Null => false,
-        Json::String(text) => !text.is_empty(),
-        Json::Array(items) => !items.is_empty(),
-        Json::Object(entries) => !entries.is_empty(),
-        Json::Bool(_) | Json::Number(_) => true,
-    }
 }
 
 fn example(kind: &PluginType, parameters: &[(String, Json)]) -> String {

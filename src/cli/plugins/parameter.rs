@@ -10,7 +10,7 @@ pub struct Parameter {
     /// As `integer` or `list of string`.
     pub kind: String,
     pub is_required: bool,
-    /// As YAML; `None`: none, or an empty one.
+    /// As YAML, or what stands for an empty one; `None`: there is none.
     pub default: Option<String>,
     /// As `0 to 1`.
     pub range: Option<String>,
@@ -33,7 +33,11 @@ fn collect(schema: &Value, way: &str, found: &mut Vec<Parameter>) {
     for name in names {
         let schema = &properties[name];
         let way = format!("{way}{name}");
-        let default = schema.get("default").filter(|_| !is_required(name)).and_then(shown);
+        let default = match schema.get("default") {
+            _ if is_required(name) => None,
+            Some(value) if tells(value) && !value.is_object() => Some(inline(value)),
+            Some(_) | None => told_default(schema),
+        };
         let range = range(schema);
         found.push(Parameter {
             description: describe(schema, default.as_deref(), range.as_deref()),
@@ -85,15 +89,31 @@ fn kind(schema: &Value) -> String {
     }
 }
 
-/// A value on one line of YAML, unless there is nothing to show.
-fn shown(value: &Value) -> Option<String> {
+/// Whether a value is worth showing.
+pub fn tells(value: &Value) -> bool {
     match value {
-        Value::Null => None,
-        Value::String(text) if text.is_empty() => None,
-        Value::Array(items) if items.is_empty() => None,
-        Value::Object(_) => None,
-        value => Some(inline(value)),
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(entries) => !entries.is_empty(),
+        Value::Bool(_) | Value::Number(_) => true,
     }
+}
+
+/// What the doc says the default is, where the value itself is empty.
+fn told_default(schema: &Value) -> Option<String> {
+    let doc = doc(schema);
+    let named = |sentence: &str| {
+        let value = sentence.trim_end_matches(['.', ' ']).strip_prefix("Default")?.trim_start_matches([':', ' ']);
+        let value = value.strip_prefix('`')?.strip_suffix('`')?;
+        (!value.contains('`')).then(|| value.to_owned())
+    };
+    doc.split_inclusive(". ").find_map(named)
+}
+
+fn doc(schema: &Value) -> String {
+    let doc = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A value on one line of YAML.
@@ -145,12 +165,14 @@ fn closed_set(schema: &Value) -> Vec<Value> {
 
 /// The doc without the sentences that other columns repeat.
 fn describe(schema: &Value, default: Option<&str>, range: Option<&str>) -> String {
-    let doc = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    let doc = doc.split_whitespace().collect::<Vec<_>>().join(" ");
+    let doc = doc(schema);
     let told = |sentence: &str| {
         let plain = sentence.trim().trim_end_matches('.').replace(['`', '"'], "");
         plain == "Required"
-            || default.is_some_and(|value| plain.strip_prefix("Default ") == Some(value.trim_matches('"')))
+            || default.is_some_and(|value| {
+                plain.strip_prefix("Default").map(|said| said.trim_start_matches([':', ' ']))
+                    == Some(value.trim_matches('"'))
+            })
             || range.is_some_and(|range| plain.to_lowercase() == range.to_lowercase())
     };
     doc.split_inclusive(". ").filter(|sentence| !told(sentence)).collect::<String>().trim_end().to_owned()
@@ -210,6 +232,7 @@ mod tests {
             (json!({"description": "How\nmuch. Default 2.", "default": 2.0}), "How much."),
             (json!({"description": "How much. Default 3.", "default": 2}), "How much. Default 3."),
             (json!({"description": "Where. Default: its own.", "default": null}), "Where. Default: its own."),
+            (json!({"description": "Who. Default `them`.", "default": ""}), "Who."),
         ] {
             assert_eq!(one(schema.clone()).description, description, "{schema}");
         }
