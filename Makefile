@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench tools build
+.PHONY: help demo test check bench docs tools build
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -33,6 +33,11 @@ bench: build ## Costs, each beside its baseline in the same run
 	cargo bench -p epp-prefix-index -- --quick
 	cargo bench -p epp-plugins -- --quick
 	cargo bench -p epp -- --quick
+
+docs: tools ## Writes docs/plugins.md, which a test keeps current
+	@mkdir -p docs
+	cargo run -q --locked -- plugins --markdown > docs/plugins.md.new
+	@mv docs/plugins.md.new docs/plugins.md
 
 build: tools
 	cargo build --release --locked

@@ -9,8 +9,8 @@ use super::{Finding, Rule, Source, code, is_rust};
 const MAY_NAME: [(&str, &[&str]); 16] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
-    // `pick` is a client of the wire, over TLS if asked.
-    ("cli", &["app", "config", "ext_proc", "telemetry", "trust"]),
+    // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML.
+    ("cli", &["app", "config", "ext_proc", "telemetry", "trust", "yaml"]),
     (
         "app",
         &[

@@ -23,10 +23,11 @@ pub mod vllmhttp;
 use std::sync::Arc;
 
 use epp_plugin_api::{BuildContext, BuildError, Instance, ParseError, Parser};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Parsers have no parameters; any is a mistake.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NoParameters {}
 

@@ -24,7 +24,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "vertexai-parser",
     summary: "Reads requests and responses of Vertex AI's prediction service over gRPC.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, VertexAi),
 };
 

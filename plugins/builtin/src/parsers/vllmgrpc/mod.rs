@@ -19,7 +19,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "vllmgrpc-parser",
     summary: "Reads requests and responses of vLLM's engine service over gRPC.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, VllmGrpc),
 };
 
