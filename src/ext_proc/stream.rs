@@ -480,9 +480,11 @@ impl Stream {
 
     fn response_trailers(&mut self, now: Instant) {
         if let Phase::Responding(Some(exchange), response) = &mut self.phase {
-            if !response.is_complete() && self.response_mode == BodyMode::FullDuplexStreamed {
+            // The body ends here, and what it reports is read, too.
+            if !response.is_complete() && self.response_mode != BodyMode::None {
                 let rest = response.chunk(Bytes::new(), true, exchange, now);
-                if !rest.is_empty() {
+                // Only a body that is sent on by us can still be added to.
+                if !rest.is_empty() && self.response_mode == BodyMode::FullDuplexStreamed {
                     push_pieces(&mut self.out, rest, false, Response::ResponseBody);
                 }
             }

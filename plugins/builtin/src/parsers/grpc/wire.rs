@@ -125,7 +125,9 @@ impl<'a> Fields<'a> {
                 (_, 4) => return self.fault("the end of the group that is open"),
                 (number, 3) if open.len() < MAX_DEPTH => open.push(number),
                 (_, 3) => return self.fault("fewer groups inside of one another"),
-                (number, kind) => drop(self.value(number, kind)?),
+                (number, kind) => {
+                    self.value(number, kind)?;
+                }
             }
         }
         Ok(())
