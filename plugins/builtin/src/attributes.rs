@@ -43,6 +43,79 @@ impl Attribute for UncachedTokens {
     const DEFAULT_PRODUCER: Option<&'static str> = None;
 }
 
+/// What a request is predicted to take on an endpoint. The default stands for no prediction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencyPrediction {
+    /// Whether the time to the first token keeps its objective.
+    pub ttft_valid: bool,
+    /// Whether the time per output token keeps its objective.
+    pub tpot_valid: bool,
+    /// The objective of the time to the first token less the prediction, in milliseconds.
+    pub ttft_headroom: f64,
+    /// The objective of the time per output token less the prediction, in milliseconds.
+    pub tpot_headroom: f64,
+    /// The predicted time to the first token, in milliseconds.
+    pub ttft: f64,
+    /// The predicted time per output token, in milliseconds.
+    pub tpot: f64,
+    /// Requests that this picker has sent to the endpoint and that are not complete.
+    pub dispatched: u64,
+}
+
+impl Attribute for LatencyPrediction {
+    const NAME: &'static str = "LatencyPredictionInfoDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("predicted-latency-producer");
+}
+
+impl LatencyPrediction {
+    /// Whether anything is predicted.
+    pub fn is_there(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Whether it keeps both objectives.
+    pub fn has_headroom(&self) -> bool {
+        self.ttft_headroom >= 0.0 && self.tpot_headroom >= 0.0
+    }
+}
+
+/// Which of the request's images, videos and sounds an endpoint is believed to have encoded before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncoderMatch {
+    /// The size of those that it has, in items.
+    pub matched: u32,
+    /// The size of all of them, in items.
+    pub requested: u32,
+}
+
+impl Attribute for EncoderMatch {
+    const NAME: &'static str = "MultiModalEncoderCacheMatchInfoKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("mm-embeddings-cache-producer");
+}
+
+/// Where an endpoint stands. Equal numbers of one level stand for equal names within a cycle; 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    pub host: u32,
+    pub rack: u32,
+    pub zone: u32,
+    pub region: u32,
+}
+
+impl Attribute for Topology {
+    const NAME: &'static str = "Topology";
+    const DEFAULT_PRODUCER: Option<&'static str> = None;
+}
+
+/// The session that the request belongs to. One value a request; empty or not written if there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionId(pub String);
+
+impl Attribute for SessionId {
+    const NAME: &'static str = "SessionIDDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("session-id-producer");
+}
+
 /// The tokens of the request's prompts, four bytes each, little endian. One value a request; not written if the request
 /// has no prompt.
 #[derive(Clone, Debug, Default)]

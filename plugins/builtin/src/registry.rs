@@ -2,10 +2,12 @@
 
 use epp_plugin_api::PluginType;
 
-use crate::{board, detectors, filters, handlers, parsers, pickers, producers, scorers};
+use crate::{admitters, board, detectors, filters, handlers, hooks, parsers, pickers, producers, scorers, screeners};
 
 /// Every plugin type, by what it is for and then by name.
 pub static REGISTRY: &[&PluginType] = &[
+    &admitters::latency_slo::TYPE,
+    &admitters::probabilistic::TYPE,
     &board::core_metrics::TYPE,
     &board::endpoint_notification::TYPE,
     &board::file_discovery::TYPE,
@@ -18,6 +20,9 @@ pub static REGISTRY: &[&PluginType] = &[
     &filters::role::ENCODE,
     &filters::role::PREFILL,
     &handlers::single::TYPE,
+    &hooks::agent_identity::TYPE,
+    &hooks::attribute_reporter::TYPE,
+    &hooks::served_verifier::TYPE,
     &parsers::anthropic::TYPE,
     &parsers::openai::TYPE,
     &parsers::passthrough::TYPE,
@@ -28,6 +33,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &pickers::weighted_random::TYPE,
     &producers::approx_prefix::TYPE,
     &producers::inflight_load::TYPE,
+    &producers::session_id::TYPE,
     &producers::token::ALIAS,
     &producers::token::TYPE,
     &scorers::active_request::TYPE,
@@ -36,6 +42,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &scorers::prefix_cache::TYPE,
     &scorers::queue::TYPE,
     &scorers::running_requests::TYPE,
+    &screeners::rollout::TYPE,
 ];
 
 /// The plugin type of this name.

@@ -4,4 +4,5 @@ pub mod approx_prefix;
 pub mod inflight_load;
 mod inflight_metrics;
 mod prefix_metrics;
+pub mod session_id;
 pub mod token;
