@@ -41,6 +41,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &pickers::weighted_random::TYPE,
     &producers::approx_prefix::TYPE,
     &producers::inflight_load::TYPE,
+    &producers::predicted_latency::TYPE,
     &producers::session_id::TYPE,
     &producers::token::ALIAS,
     &producers::token::TYPE,

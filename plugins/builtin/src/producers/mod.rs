@@ -3,6 +3,7 @@
 pub mod approx_prefix;
 pub mod inflight_load;
 mod inflight_metrics;
+pub mod predicted_latency;
 mod prefix_metrics;
 pub mod session_id;
 pub mod token;
