@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use epp_plugin_api::{Candidates, EndpointIdx, InferenceRequest, ProfileRun, Snapshot};
+use epp_plugin_api::{Candidates, EndpointIdx, EndpointMeta, InferenceRequest, ProfileRun, Snapshot};
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::flow::refusal::Refusal;
 use crate::sched::profile::Profile;
@@ -22,8 +22,9 @@ const MOST_RECORDS: usize = 256;
 /// What led to one decision. Holds nothing of the request's body but the name of its model.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecisionRecord {
-    /// When, in UTC.
-    pub at: String,
+    /// When.
+    #[serde(serialize_with = "written")]
+    pub at: Utc,
     /// The value of `x-request-id`.
     pub request: String,
     pub model: String,
@@ -52,7 +53,8 @@ pub struct ProfileRecord {
     pub picker: Arc<str>,
     /// The best endpoints, best first.
     pub endpoints: Vec<EndpointRecord>,
-    pub picked: Vec<String>,
+    #[serde(serialize_with = "addresses")]
+    pub picked: Vec<Arc<EndpointMeta>>,
 }
 
 /// What a filter did.
@@ -62,7 +64,8 @@ pub struct FilterRecord {
     pub kept: usize,
     pub dropped: usize,
     /// Some of the dropped.
-    pub names: Vec<String>,
+    #[serde(serialize_with = "names")]
+    pub names: Vec<Arc<EndpointMeta>>,
 }
 
 /// A scorer, in the order of the scores of [`EndpointRecord`].
@@ -75,7 +78,8 @@ pub struct ScorerRecord {
 /// An endpoint's scores: before clamping and weighting, one a scorer, and the total of all.
 #[derive(Clone, Debug, Serialize)]
 pub struct EndpointRecord {
-    pub endpoint: String,
+    #[serde(serialize_with = "address")]
+    pub endpoint: Arc<EndpointMeta>,
     pub total: f64,
     pub scores: Vec<f64>,
 }
@@ -88,6 +92,22 @@ pub struct RefusalRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     pub message: String,
+}
+
+fn written<S: Serializer>(at: &Utc, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(at)
+}
+
+fn address<S: Serializer>(of: &EndpointMeta, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&of.host_port)
+}
+
+fn addresses<S: Serializer>(of: &[Arc<EndpointMeta>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(of.iter().map(|meta| &meta.host_port))
+}
+
+fn names<S: Serializer>(of: &[Arc<EndpointMeta>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(of.iter().map(|meta| meta.name.to_string()))
 }
 
 /// What a profile's run leaves for its record; reused from request to request.
@@ -130,7 +150,7 @@ impl DecisionRecord {
     /// Begins the record of a request.
     pub fn new(request: &InferenceRequest, generation: u64, seed: u64) -> Self {
         Self {
-            at: Utc::now().to_string(),
+            at: Utc::now(),
             request: request.id.clone(),
             model: request.model.clone(),
             target_model: request.target_model.clone(),
@@ -153,7 +173,7 @@ impl DecisionRecord {
         for (plugin, after) in profile.names.filters.iter().zip(&trail.left[..trail.filtered]) {
             let gone = before.iter().filter(|idx| !after.contains(*idx));
             let (kept, all) = (after.count(), before.count());
-            let names = gone.take(MOST_DROPPED).map(|idx| snapshot.meta(idx).name.to_string()).collect();
+            let names = gone.take(MOST_DROPPED).map(|idx| snapshot.meta(idx).clone()).collect();
             filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped: all - kept, names });
             before = after;
         }
@@ -165,12 +185,12 @@ impl DecisionRecord {
             picker: profile.names.picker.clone(),
             endpoints: best(left, totals, run.targets().unwrap_or_default())
                 .map(|idx| EndpointRecord {
-                    endpoint: snapshot.meta(idx).host_port.clone(),
+                    endpoint: snapshot.meta(idx).clone(),
                     total: totals[idx.row()],
                     scores: trail.scores[..trail.scored].iter().map(|scores| scores[idx.row()]).collect(),
                 })
                 .collect(),
-            picked: run.targets().unwrap_or_default().iter().map(|i| snapshot.meta(*i).host_port.clone()).collect(),
+            picked: run.targets().unwrap_or_default().iter().map(|i| snapshot.meta(*i).clone()).collect(),
         });
     }
 
@@ -238,7 +258,7 @@ mod tests {
         let decisions = Decisions::default();
         let record = |seed| {
             Arc::new(DecisionRecord {
-                at: String::new(),
+                at: Utc::now(),
                 request: String::new(),
                 model: String::new(),
                 target_model: String::new(),

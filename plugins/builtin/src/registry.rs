@@ -40,6 +40,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &producers::approx_prefix::MULTICLUSTER,
     &producers::approx_prefix::TYPE,
     &producers::inflight_load::TYPE,
+    &producers::mm_embeddings::TYPE,
     &producers::token::ALIAS,
     &producers::token::TYPE,
     &producers::topology::TYPE,

@@ -11,7 +11,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::harness::engine::Engine;
 use crate::harness::picker::{Picker, Setup, refusal_to_start};
 use crate::harness::talk::*;
-use crate::harness::{endpoints, until};
+use crate::harness::{PATIENCE, endpoints, until};
 
 const ASK: &str = r#"{"model":"m","prompt":"x"}"#;
 const NAME: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
@@ -90,7 +90,10 @@ async fn health_is_asked_by_name_and_watched() {
         assert_eq!(check(&mut client, service).await, expected, "{service:?}");
     }
     let mut watch = client.watch(HealthCheckRequest { service: NAME.into() }).await.unwrap().into_inner();
-    let mut next = async || watch.message().await.unwrap().expect("a status").status();
+    let mut next = async || {
+        let news = tokio::time::timeout(PATIENCE, watch.message()).await.expect("news in time");
+        news.unwrap().expect("a status").status()
+    };
     assert_eq!(next().await, ServingStatus::Serving);
     picker.signal("TERM");
     assert_eq!(next().await, ServingStatus::NotServing);

@@ -124,3 +124,19 @@ async fn an_encoded_response_is_left_alone() {
     assert_eq!(picker.sum("llm_d_epp_request_input_tokens_count", &[]).await, 0.0);
     assert_eq!(picker.lines(&["error", "warn"]), [""; 0]);
 }
+
+/// The length that the engine gave is that of a body with its own name of the model.
+#[tokio::test]
+async fn the_length_goes_where_the_model_is_put_back() {
+    let (picker, _engine) = one().await;
+    for (more, removed) in [(&[("x-llm-d-model-name-rewrite", "base-model")][..], &["content-length"][..]), (&[], &[])]
+    {
+        let talk = picker.open().await;
+        talk.send(post_with(COMPLETIONS, more)).await;
+        talk.send(piece(r#"{"model":"alias","prompt":"x"}"#, true)).await;
+        talk.send(response_head(&[WHOLE[0], WHOLE[1], ("content-length", "22")])).await;
+        let answers = talk.rest().await.unwrap();
+        let answer = answers.iter().find(|a| kind(a) == "response headers").expect("an answer to the headers");
+        assert_eq!(removes(answer), removed, "{more:?}");
+    }
+}

@@ -41,4 +41,6 @@ fn refuse<T>(why: impl std::fmt::Display) -> Result<T, ParseError> {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod testing;

@@ -1,8 +1,11 @@
 //! Producers: one file, or folder, a kind of data that filters and scorers read.
 
 pub mod approx_prefix;
+mod encoder_cache;
+mod encoder_metrics;
 pub mod inflight_load;
 mod inflight_metrics;
+pub mod mm_embeddings;
 mod prefix_metrics;
 pub mod token;
 pub mod topology;

@@ -17,7 +17,7 @@ mod config;
 mod image_size;
 mod media;
 mod pack;
-mod text;
+pub(super) mod text;
 
 use std::sync::Arc;
 

@@ -1,0 +1,144 @@
+//! What a producer of encoder matches shows of itself: media that were asked for, and which endpoints had them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use epp_plugin_api::{EndpointId, MetricFamilies, MetricHub};
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// What kind of medium an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Modality {
+    Image,
+    Video,
+    Audio,
+    /// Known by its hash alone.
+    Unknown,
+}
+
+impl Modality {
+    /// Every modality.
+    pub const ALL: [Self; 4] = [Self::Image, Self::Video, Self::Audio, Self::Unknown];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Image => "image",
+            Self::Video => "video",
+            Self::Audio => "audio",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct PluginLabels {
+    plugin_type: &'static str,
+    plugin_name: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct QueryLabels {
+    plugin_type: &'static str,
+    plugin_name: String,
+    modality: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct HitLabels {
+    plugin_type: &'static str,
+    plugin_name: String,
+    modality: &'static str,
+    pod: String,
+}
+
+struct Families {
+    queries: Family<QueryLabels, Counter>,
+    hits: Family<HitLabels, Counter>,
+    hit_ratio: Family<PluginLabels, Histogram, fn() -> Histogram>,
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        let ratios = || Histogram::new((0..=10).map(|tenths| f64::from(tenths) / 10.0));
+        Self {
+            queries: Family::default(),
+            hits: Family::default(),
+            hit_ratio: Family::new_with_constructor(ratios as fn() -> Histogram),
+        }
+    }
+}
+
+impl MetricFamilies for Families {
+    fn register(&self, registry: &mut Registry) {
+        let name = |what| format!("llm_d_epp_encoder_cache_{what}");
+        registry.register(name("queries"), "Images, videos and sounds of requests", self.queries.clone());
+        registry.register(
+            name("hits"),
+            "Images, videos and sounds of requests that an endpoint was believed to have encoded before",
+            self.hits.clone(),
+        );
+        registry.register(
+            name("hit_ratio"),
+            "Share of a request's images, videos and sounds that an endpoint was believed to have encoded before",
+            self.hit_ratio.clone(),
+        );
+    }
+}
+
+/// The metrics of one instance.
+pub struct EncoderMetrics {
+    families: Arc<Families>,
+    plugin: PluginLabels,
+    queries: [Counter; Modality::ALL.len()],
+    hit_ratio: Histogram,
+    /// The endpoints that have series, with their names.
+    pods: Mutex<HashSet<(EndpointId, String)>>,
+}
+
+impl EncoderMetrics {
+    /// Finds the instance's own series.
+    pub fn new(hub: &MetricHub, name: &str, plugin_type: &'static str) -> Self {
+        let families = hub.families::<Families>();
+        let plugin = PluginLabels { plugin_type, plugin_name: name.to_owned() };
+        let queries = Modality::ALL.map(|modality| {
+            let labels = QueryLabels { plugin_type, plugin_name: name.to_owned(), modality: modality.label() };
+            families.queries.get_or_create_owned(&labels)
+        });
+        let hit_ratio = families.hit_ratio.get_or_create_owned(&plugin);
+        Self { families, plugin, queries, hit_ratio, pods: Mutex::default() }
+    }
+
+    /// A request has an item of this modality.
+    pub fn asked(&self, modality: Modality) {
+        self.queries[modality as usize].inc();
+    }
+
+    /// The endpoint has so many of the request's items of each modality, which are this share of all.
+    pub fn known(&self, id: EndpointId, pod: &str, hits: [u64; Modality::ALL.len()], share: f64) {
+        self.hit_ratio.observe(share);
+        for modality in Modality::ALL.into_iter().filter(|m| hits[*m as usize] > 0) {
+            self.families.hits.get_or_create(&self.hit_labels(modality, pod)).inc_by(hits[modality as usize]);
+            self.pods.lock().insert((id, pod.to_owned()));
+        }
+    }
+
+    fn hit_labels(&self, modality: Modality, pod: &str) -> HitLabels {
+        let PluginLabels { plugin_type, plugin_name } = self.plugin.clone();
+        HitLabels { plugin_type, plugin_name, modality: modality.label(), pod: pod.to_owned() }
+    }
+
+    /// The endpoint is gone for good: its series go, too.
+    pub fn forget(&self, id: EndpointId) {
+        self.pods.lock().retain(|(of, pod)| {
+            if *of == id {
+                Modality::ALL.map(|modality| self.families.hits.remove(&self.hit_labels(modality, pod)));
+            }
+            *of != id
+        });
+    }
+}
