@@ -1,5 +1,6 @@
 //! Every plugin that comes with the endpoint picker.
 
+pub mod admitters;
 pub mod attributes;
 mod base64;
 pub mod board;
@@ -9,6 +10,7 @@ pub mod detectors;
 mod duration;
 pub mod filters;
 pub mod handlers;
+pub mod hooks;
 pub mod json;
 pub mod parsers;
 mod per_row;
@@ -17,7 +19,9 @@ pub mod producers;
 pub mod registry;
 mod schema;
 pub mod scorers;
+pub mod screeners;
 mod session;
+mod slo;
 mod topology;
 
 #[cfg(test)]

@@ -2,10 +2,15 @@
 
 use epp_plugin_api::PluginType;
 
-use crate::{board, context_length, detectors, filters, handlers, parsers, pickers, producers, scorers};
+use crate::{
+    admitters, board, context_length, detectors, filters, handlers, hooks, parsers, pickers, producers, scorers,
+    screeners,
+};
 
 /// Every plugin type, by what it is for and then by name.
 pub static REGISTRY: &[&PluginType] = &[
+    &admitters::latency_slo::TYPE,
+    &admitters::probabilistic::TYPE,
     &board::core_metrics::TYPE,
     &board::endpoint_notification::TYPE,
     &board::file_discovery::TYPE,
@@ -27,6 +32,9 @@ pub static REGISTRY: &[&PluginType] = &[
     &filters::topology_affinity::TYPE,
     &filters::utilization::TYPE,
     &handlers::single::TYPE,
+    &hooks::agent_identity::TYPE,
+    &hooks::attribute_reporter::TYPE,
+    &hooks::served_verifier::TYPE,
     &parsers::anthropic::TYPE,
     &parsers::openai::TYPE,
     &parsers::passthrough::TYPE,
@@ -41,6 +49,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &producers::approx_prefix::TYPE,
     &producers::inflight_load::TYPE,
     &producers::mm_embeddings::TYPE,
+    &producers::session_id::TYPE,
     &producers::token::ALIAS,
     &producers::token::TYPE,
     &producers::topology::TYPE,
@@ -62,6 +71,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &scorers::session_affinity::TYPE,
     &scorers::token_load::TYPE,
     &scorers::topology_affinity::TYPE,
+    &screeners::rollout::TYPE,
 ];
 
 /// The plugin type of this name.

@@ -125,7 +125,7 @@ fn term(path: &str, expression: Expression) -> Result<Term, NodeError> {
 }
 
 /// Says what is wrong with a label's key: a name, which a DNS subdomain and a slash may precede.
-fn label_key(key: &str) -> Option<String> {
+pub fn label_key(key: &str) -> Option<String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let label = |part: &str| {
         let ends = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -139,7 +139,7 @@ fn label_key(key: &str) -> Option<String> {
 }
 
 /// Says what is wrong with a label's value.
-fn label_value(value: &str) -> Option<String> {
+pub fn label_value(value: &str) -> Option<String> {
     (!value.is_empty() && !is_qualified(value)).then(|| format!("expected the value of a label, found {value:?}"))
 }
 
@@ -152,12 +152,16 @@ fn is_qualified(text: &str) -> bool {
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
-struct Term {
-    key: String,
-    rule: Rule,
+/// One condition on a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    pub key: String,
+    pub rule: Rule,
 }
 
-enum Rule {
+/// What a label must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rule {
     In(Vec<String>),
     NotIn(Vec<String>),
     Exists,
@@ -165,7 +169,8 @@ enum Rule {
 }
 
 impl Term {
-    fn holds(&self, meta: &EndpointMeta) -> bool {
+    /// Whether the endpoint's label is what it must be.
+    pub fn holds(&self, meta: &EndpointMeta) -> bool {
         let value = meta.label(&self.key);
         match &self.rule {
             Rule::In(values) => value.is_some_and(|value| values.iter().any(|v| v == value)),

@@ -7,5 +7,6 @@ pub mod inflight_load;
 mod inflight_metrics;
 pub mod mm_embeddings;
 mod prefix_metrics;
+pub mod session_id;
 pub mod token;
 pub mod topology;
