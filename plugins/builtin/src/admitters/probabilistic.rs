@@ -80,9 +80,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
 struct Probabilistic {
     depth: f64,
     usage: f64,
-    #[schemars(extend("exclusiveMinimum" = 0))]
     power: f64,
-    #[schemars(extend("exclusiveMinimum" = 0))]
     k: f64,
 }
 
