@@ -136,7 +136,9 @@ impl EncoderMetrics {
     pub fn forget(&self, id: EndpointId) {
         self.pods.lock().retain(|(of, pod)| {
             if *of == id {
-                Modality::ALL.map(|modality| self.families.hits.remove(&self.hit_labels(modality, pod)));
+                for modality in Modality::ALL {
+                    self.families.hits.remove(&self.hit_labels(modality, pod));
+                }
             }
             *of != id
         });
