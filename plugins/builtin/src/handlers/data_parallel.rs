@@ -30,11 +30,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "data-parallel-profile-handler",
     summary: "Sends the request to the primary port and names the picked rank in a header.",
-    schema: Some(<Config as schemars::JsonSchema>::json_schema),
+    schema: None,
     build,
 };
 
-#[derive(Debug, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The port that requests are sent to in place of the picked endpoint's own. 0 to 65535. Default 8000.

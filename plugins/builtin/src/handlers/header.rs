@@ -28,11 +28,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "header-profile-handler",
     summary: "Runs the profile that a request header names.",
-    schema: Some(<Config as schemars::JsonSchema>::json_schema),
+    schema: None,
     build,
 };
 
-#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The header that names the profile. Default `EPP-Profile`.
@@ -137,6 +137,9 @@ mod tests {
         let handler = Rig::default().build(&TYPE, json!(null)).handler.unwrap();
         let profiles = [("decode", ProfileRun::Exhausted), ("encode", chose(&[0]))];
         let told = tell(&*handler, Headers::default(), &profiles);
-        assert_eq!((told.order, told.decision), (vec!["decode".into()], Err("failed to run scheduler profile 'decode'".into())));
+        assert_eq!(
+            (told.order, told.decision),
+            (vec!["decode".into()], Err("failed to run scheduler profile 'decode'".into()))
+        );
     }
 }

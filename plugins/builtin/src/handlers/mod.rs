@@ -3,7 +3,7 @@
 pub mod data_parallel;
 mod decisions;
 pub mod disagg;
-mod disagg_config;
+pub mod disagg_config;
 pub mod disagg_headers;
 pub mod header;
 pub mod pd;
