@@ -1,7 +1,7 @@
 //! How often requests were split into which stages, and how often a wanted stage found nobody.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use epp_plugin_api::{MetricFamilies, MetricHub, ProfileRun, Runs};
 use parking_lot::RwLock;
@@ -83,8 +83,8 @@ impl MetricFamilies for Fallbacks {
     }
 }
 
-/// The series of one model, by [`KINDS`].
-type Series = [(Counter, Counter); KINDS.len()];
+/// The series of one model, by [`KINDS`]. A kind shows once it was decided.
+type Series = [OnceLock<(Counter, Counter)>; KINDS.len()];
 
 /// The counters of one handler.
 pub struct Decisions {
@@ -132,30 +132,61 @@ impl Decisions {
             }
         }
         let kind = usize::from(prefill.targets().is_some()) + 2 * usize::from(encode.targets().is_some());
-        let series = self.series(if model.is_empty() { UNKNOWN } else { model });
-        let (now, old) = &series[kind];
+        let model = if model.is_empty() { UNKNOWN } else { model };
+        let (model, series) = self.series(model);
+        let (now, old) = series[kind].get_or_init(|| self.counters(model, KINDS[kind]));
         now.inc();
         old.inc();
     }
 
-    fn series(&self, model: &str) -> Arc<Series> {
+    /// The label for a model, and its series.
+    fn series<'a>(&self, model: &'a str) -> (&'a str, Arc<Series>) {
         {
             let known = self.models.read();
-            if let Some(series) = known.get(model).or_else(|| known.get(OTHER).filter(|_| known.len() >= MOST_MODELS)) {
-                return series.clone();
+            if let Some(series) = known.get(model) {
+                return (model, series.clone());
+            }
+            if let Some(series) = known.get(OTHER).filter(|_| known.len() >= MOST_MODELS) {
+                return (OTHER, series.clone());
             }
         }
         let mut known = self.models.write();
-        let model = if known.len() + 1 >= MOST_MODELS { OTHER } else { model };
-        let make = || {
-            Arc::new(KINDS.map(|decision_type| {
-                let model_name = model.to_owned();
-                let old = OldLabels { model_name: model_name.clone(), decision_type };
-                let (plugin_name, plugin_type) = (self.plugin_name.clone(), self.plugin_type);
-                let now = Labels { plugin_name, plugin_type, model_name, decision_type };
-                (self.families.now.get_or_create_owned(&now), self.families.old.get_or_create_owned(&old))
-            }))
+        let model = if known.len() + 1 >= MOST_MODELS && !known.contains_key(model) { OTHER } else { model };
+        (model, known.entry(model.into()).or_default().clone())
+    }
+
+    fn counters(&self, model: &str, decision_type: &'static str) -> (Counter, Counter) {
+        let model_name = model.to_owned();
+        let old = OldLabels { model_name: model_name.clone(), decision_type };
+        let (plugin_name, plugin_type) = (self.plugin_name.clone(), self.plugin_type);
+        let now = Labels { plugin_name, plugin_type, model_name, decision_type };
+        (self.families.now.get_or_create_owned(&now), self.families.old.get_or_create_owned(&old))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Rig;
+
+    #[test]
+    fn models_beyond_the_bound_share_a_series() {
+        let rig = Rig::default();
+        let decisions = Decisions::of_pd(&rig.metrics, "h", "pd-profile-handler");
+        for i in 0..MOST_MODELS + 9 {
+            decisions.count(&format!("m{i}"), &Runs::default(), None, None);
+        }
+        decisions.count("", &Runs::default(), None, None);
+        decisions.count("m0", &Runs::default(), None, None);
+        let page = rig.page();
+        let of = |model: &str| {
+            let label = format!("model_name=\"{model}\",");
+            let ours = |line: &&str| line.starts_with("llm_d_epp_pd_decision_total{") && line.contains(&label);
+            page.lines().find(ours).map(|line| line.rsplit(' ').next().unwrap_or_default().to_owned())
         };
-        known.entry(model.into()).or_insert_with(make).clone()
+        assert_eq!(of("m0").as_deref(), Some("2"));
+        assert_eq!(of("m998").as_deref(), Some("1"));
+        assert_eq!((of("m999"), of("other").as_deref()), (None, Some("11")));
+        assert_eq!(page.lines().filter(|line| line.starts_with("llm_d_epp_pd_decision_total{")).count(), MOST_MODELS);
     }
 }
