@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod oracle;
+pub mod reader;
 mod series;
 #[cfg(test)]
 mod tests;

@@ -35,7 +35,7 @@ async fn open(entries: &[&str]) -> Fixture {
     let dir = Scratch::new();
     write(&dir, entries);
     let (engines, hub, tasks) = (Engines::default(), MetricHub::default(), Tasks::default());
-    let spec = DiscoverySpec { path: dir.path("endpoints.yaml").display().to_string(), watch: true };
+    let spec = DiscoverySpec { path: dir.path("endpoints.yaml").display().to_string(), watch: true, clusters: false };
     let board = Board::open(Settings::new(spec), Box::new(engines.clone()), &tasks, &hub).await.unwrap();
     Fixture { dir, board, engines, hub, tasks }
 }

@@ -19,9 +19,9 @@ mod section;
 
 use std::time::Duration;
 
-use epp_plugin_api::{Kind, MetricHub, Node, PluginType, Slots, Stability, Value};
+use epp_plugin_api::{Extraction, Kind, MetricHub, Node, PluginType, Slots, Stability, Value};
 
-use self::document::Document;
+use self::document::{Document, SourceEntry};
 use self::instances::Instances;
 pub use self::mistake::Mistake;
 use self::mistake::Sink;
@@ -125,11 +125,37 @@ fn sources(document: &Document, instances: &Instances<'_>, sink: &Sink) -> Vec<S
         let roles = [Kind::Extractor, Kind::Producer];
         let extractors =
             source.extractors.iter().filter_map(|extractor| instances.of_role(extractor, &roles)).collect();
-        if let Some(source) = instances.of_role(&source.plugin, &[Kind::Source]) {
-            plans.push(SourcePlan { source, extractors });
+        if let Some(at) = instances.of_role(&source.plugin, &[Kind::Source]) {
+            if plans.iter().any(|plan: &SourcePlan| plan.source == at) {
+                let message = format!("expected each data source once, found {} again", instances.at(at).label());
+                sink.add(source.plugin.place, &source.plugin.path, message);
+            }
+            check_extractors(source, at, instances, sink);
+            plans.push(SourcePlan { source: at, extractors });
         }
     }
     plans
+}
+
+/// Each type of extractor may read a source once, and must be able to read what the source gives.
+fn check_extractors(source: &SourceEntry, at: usize, instances: &Instances<'_>, sink: &Sink) {
+    let mut types = Vec::new();
+    for reference in &source.extractors {
+        let Some(extractor) = instances.find(&reference.value).map(|at| instances.at(at)) else { continue };
+        let refuse = |message: String| sink.add(reference.place, &reference.path, message);
+        if let Some(kind) = extractor.kind {
+            if types.contains(&kind.name) {
+                refuse(format!("expected one extractor of a type, found another {}", extractor.label()));
+            }
+            types.push(kind.name);
+        }
+        let (Some(reader), Some(given)) = (extractor.instance(), instances.at(at).instance()) else { continue };
+        let given = given.source.as_ref().map(|source| source.gives);
+        if reader.extractor.as_ref().map(Extraction::reads) != given {
+            let source = instances.at(at).label();
+            refuse(format!("expected an extractor for what {source} gives, found {}", extractor.label()));
+        }
+    }
 }
 
 fn flow(

@@ -94,6 +94,8 @@ pub struct EndpointMeta {
     pub role: Role,
     /// Data-parallel rank inside its engine; 0 where the file does not say.
     pub rank: u32,
+    /// Where its metrics are, if that is not where it serves.
+    pub metrics_at: Option<(String, u16)>,
 }
 
 impl EndpointMeta {
@@ -101,7 +103,7 @@ impl EndpointMeta {
     pub fn new(name: EndpointName, host: String, port: u16, labels: BTreeMap<String, String>, rank: u32) -> Self {
         let host_port = host_port(&host, port);
         let role = Role::from_label(labels.get(Role::LABEL).map(String::as_str));
-        Self { name, host, port, host_port, labels, role, rank }
+        Self { name, host, port, host_port, labels, role, rank, metrics_at: None }
     }
 
     /// The value of a label, if the endpoint has it.

@@ -33,4 +33,4 @@ pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stabili
 pub use request::{HeaderEdits, Headers, InferenceRequest};
 pub use rewrite::{ModelRestorer, restore_model, rewrite_model};
 pub use snapshot::{Adapters, Observed, Snapshot, SnapshotRow};
-pub use specs::{CustomMetric, DiscoverySpec, EngineMapping, ExtractorSpec, Selector, SourceSpec};
+pub use specs::{CustomMetric, DiscoverySpec, EngineMapping, Extraction, ExtractorSpec, Payload, Selector, SourceSpec};

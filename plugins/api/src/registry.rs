@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, ExtractorSpec, Filter, Hooks, MetricHub, Node,
+    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, Filter, Hooks, MetricHub, Node,
     NodeError, Parser, Picker, Producer, ProfileHandler, Remote, RequestKey, Saturation, Scorer, Screener, Slots,
     SourceSpec,
 };
@@ -225,6 +225,11 @@ impl<'a> BuildContext<'a> {
         self.writes.push(DataKey { data, producer: "core-metrics-extractor".into(), default_producer: None });
     }
 
+    /// As [`Self::writes_metric`], for an extractor of another name.
+    pub fn writes_metric_of(&mut self, data: &'static str, producer: &str) {
+        self.writes.push(DataKey { data, producer: producer.into(), default_producer: None });
+    }
+
     /// Lends the instances that are built already, by name.
     pub fn with_others(mut self, others: &'a dyn Fn(&str) -> Option<Instance>) -> Self {
         self.others = Some(others);
@@ -283,7 +288,7 @@ pub struct Instance {
     pub hooks: Option<Arc<dyn Hooks>>,
     pub discovery: Option<DiscoverySpec>,
     pub source: Option<SourceSpec>,
-    pub extractor: Option<ExtractorSpec>,
+    pub extractor: Option<Extraction>,
     /// What the instance tells of its state as JSON, for the debug page.
     pub state: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }

@@ -9,11 +9,23 @@ pub struct DiscoverySpec {
     pub path: String,
     /// Whether changes of the file are taken up.
     pub watch: bool,
+    /// Endpoints are gateways of clusters: host names are passed on as they are, and labels say where metrics are.
+    pub clusters: bool,
+}
+
+/// What a source's pages hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Metrics as text.
+    Metrics,
+    /// A list of models as JSON.
+    Models,
 }
 
 /// How engines are asked for their metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSpec {
+    pub gives: Payload,
     /// `https` rather than `http`.
     pub tls: bool,
     /// The path of the page, percent-encoded.
@@ -62,7 +74,30 @@ pub struct EngineMapping {
     pub custom: Vec<CustomMetric>,
 }
 
-/// How pages are read.
+/// How the pages of one kind of source are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extraction {
+    /// By the engine that an endpoint runs.
+    Engines(ExtractorSpec),
+    /// Each pair is a family whose newest value is kept, and the key that it is kept under.
+    Gauges(Vec<(String, String)>),
+    /// The busiest of the endpoint's GPUs, 0 to 1, by a gauge of this family in percent.
+    Gpus { family: String, key: String },
+    /// The list is looked at and nothing of it is kept.
+    Models,
+}
+
+impl Extraction {
+    /// What it can read.
+    pub fn reads(&self) -> Payload {
+        match self {
+            Self::Engines(_) | Self::Gauges(_) | Self::Gpus { .. } => Payload::Metrics,
+            Self::Models => Payload::Models,
+        }
+    }
+}
+
+/// How pages of engines are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtractorSpec {
     /// The endpoint label that names the engine.

@@ -29,6 +29,8 @@ pub struct Listing {
 /// What was read so far.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    /// Host names are passed on, and labels say where metrics are.
+    clusters: bool,
     file: EndpointsFile,
     /// The last good version of every entry that the file has.
     good: HashMap<EndpointName, Entry>,
@@ -37,6 +39,16 @@ pub struct Catalog {
 }
 
 impl Catalog {
+    /// A catalog of nothing. With `clusters` host names are passed on and labels say where metrics are.
+    pub fn new(clusters: bool) -> Self {
+        Self { clusters, ..Self::default() }
+    }
+
+    /// Whether host names are passed on.
+    pub fn clusters(&self) -> bool {
+        self.clusters
+    }
+
     /// Takes a new version of the file.
     pub fn take(&mut self, file: EndpointsFile) {
         let mut before = std::mem::take(&mut self.good);
@@ -57,6 +69,9 @@ impl Catalog {
 
     /// The host names that need an address.
     pub fn host_names(&self) -> BTreeSet<String> {
+        if self.clusters {
+            return BTreeSet::new();
+        }
         let name = |entry: &Entry| match &entry.host {
             Host::Name(name) => Some(name.clone()),
             Host::Address(_) => None,
@@ -77,9 +92,10 @@ impl Catalog {
         for entry in entries {
             let before = self.listed.get(&entry.name);
             let address = match &entry.host {
-                Host::Address(address) => Some(*address),
+                Host::Address(address) => Some(address.to_string()),
+                Host::Name(host) if self.clusters => Some(host.clone()),
                 Host::Name(host) => match addresses.get(host) {
-                    Some(Ok(address)) => Some(*address),
+                    Some(Ok(address)) => Some(address.to_string()),
                     Some(Err(error)) => {
                         let reason = format!("address: the host name {host:?} cannot be resolved: {error}");
                         let (name, kept) = (Some(entry.name.clone()), before.is_some());
@@ -90,7 +106,7 @@ impl Catalog {
                 },
             };
             let meta = match address {
-                Some(address) => Some(self.meta(entry, address.to_string())),
+                Some(address) => Some(self.meta(entry, address)),
                 None => before.cloned(),
             };
             listing.endpoints.extend(meta);
@@ -102,12 +118,22 @@ impl Catalog {
 
     /// The same value as before if nothing changed.
     fn meta(&self, entry: &Entry, host: String) -> Arc<EndpointMeta> {
-        let meta = EndpointMeta::new(entry.name.clone(), host, entry.port, entry.labels.clone(), entry.rank);
+        let mut meta = EndpointMeta::new(entry.name.clone(), host, entry.port, entry.labels.clone(), entry.rank);
+        if self.clusters {
+            meta.metrics_at = metrics_at(&meta);
+        }
         match self.listed.get(&entry.name) {
             Some(before) if **before == meta => before.clone(),
             _ => Arc::new(meta),
         }
     }
+}
+
+/// Where the labels of a cluster's gateway say that its metrics are; a port that is none counts as its own.
+fn metrics_at(meta: &EndpointMeta) -> Option<(String, u16)> {
+    let host = meta.label("metricsAddress").filter(|host| !host.is_empty())?;
+    let port = meta.label("metricsPort").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+    Some((host.to_owned(), port.unwrap_or(meta.port)))
 }
 
 #[cfg(test)]
@@ -117,7 +143,7 @@ mod tests {
 
     fn take(catalog: &mut Catalog, entries: &[&str]) {
         let text = entries.iter().fold("endpoints:\n".to_owned(), |text, e| format!("{text}- {{{e}}}\n"));
-        catalog.take(file::parse(text.as_bytes()).unwrap());
+        catalog.take(file::parse(text.as_bytes(), false).unwrap());
     }
 
     fn list(catalog: &mut Catalog, addresses: &[(&str, Result<&str, &str>)]) -> (Vec<String>, Vec<(u32, bool)>) {

@@ -73,7 +73,7 @@ impl fmt::Display for FileError {
 ///
 /// # Errors
 /// If it is no YAML, or no map with a list of endpoints.
-pub fn parse(content: &[u8]) -> Result<EndpointsFile, FileError> {
+pub fn parse(content: &[u8], clusters: bool) -> Result<EndpointsFile, FileError> {
     let text = std::str::from_utf8(content).map_err(|e| FileError {
         place: None,
         message: format!("expected UTF-8 text, found something else at byte {}", e.valid_up_to()),
@@ -90,7 +90,7 @@ pub fn parse(content: &[u8]) -> Result<EndpointsFile, FileError> {
         place: Some(node.place),
         message: format!("expected {expected}, found {}", node.kind()),
     };
-    let mut file = Reading { lines: Lines::of(text), found: EndpointsFile::default(), at: HashMap::new() };
+    let mut file = Reading { clusters, lines: Lines::of(text), found: EndpointsFile::default(), at: HashMap::new() };
     let fields = match &top.value {
         Value::Null => return Ok(file.found),
         Value::Map(_) => file.fields(&top, &["endpoints"]),
@@ -113,6 +113,8 @@ enum At {
 }
 
 struct Reading<'a> {
+    /// Host names are passed on.
+    clusters: bool,
     lines: Lines<'a>,
     found: EndpointsFile,
     /// With how many entries had the name so far.
@@ -195,7 +197,7 @@ impl<'a> Reading<'a> {
     ) -> Result<(Host, u16, BTreeMap<String, String>), String> {
         let host = match address.map(|n| (&n.value, n)) {
             None | Some((Value::Null, _)) => Err("expected an address, found none".to_owned()),
-            Some((Value::String(text), _)) => host::parse(text),
+            Some((Value::String(text), _)) => host::parse(text, self.clusters),
             Some((_, n)) => Err(format!("expected a string, found {}", n.kind())),
         };
         let host = host.map_err(|e| format!("address: {e}"))?;

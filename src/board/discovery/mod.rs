@@ -55,10 +55,10 @@ impl Discovery {
         let path = PathBuf::from(&spec.path);
         let unreadable = |error| OpenError::Unreadable { path: path.clone(), error };
         let content = files::read(&path).await.map_err(unreadable)?;
-        let parsed = parse(content.clone()).await.map_err(unreadable)?;
+        let parsed = parse(content.clone(), spec.clusters).await.map_err(unreadable)?;
         let file = parsed.map_err(|error| OpenError::Malformed { path: path.clone(), error })?;
         let contents = spec.watch.then(|| files::follow(&path, content, tasks));
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog::new(spec.clusters);
         log_oddities(&path, &file, &EndpointsFile::default());
         catalog.take(file);
         let wanted = catalog.host_names();
@@ -105,7 +105,7 @@ impl Discovery {
             },
         };
         if let Some(content) = content {
-            let Ok(parsed) = parse(content).await else { return false };
+            let Ok(parsed) = parse(content, self.catalog.clusters()).await else { return false };
             match parsed {
                 Ok(file) => {
                     log_oddities(&self.path, &file, self.catalog.file());
@@ -164,8 +164,8 @@ async fn next(contents: &mut Option<watch::Receiver<Arc<[u8]>>>) -> Option<Arc<[
 }
 
 /// Parses on a thread that may be busy for long.
-async fn parse(content: Arc<[u8]>) -> io::Result<Result<EndpointsFile, FileError>> {
-    tokio::task::spawn_blocking(move || file::parse(&content)).await.map_err(io::Error::other)
+async fn parse(content: Arc<[u8]>, clusters: bool) -> io::Result<Result<EndpointsFile, FileError>> {
+    tokio::task::spawn_blocking(move || file::parse(&content, clusters)).await.map_err(io::Error::other)
 }
 
 /// Says what is strange in a file but costs nothing.

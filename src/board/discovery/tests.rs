@@ -5,7 +5,7 @@ use super::*;
 use crate::files::tests::Scratch;
 
 fn spec(dir: &Scratch, watch: bool) -> DiscoverySpec {
-    DiscoverySpec { path: dir.path("endpoints.yaml").display().to_string(), watch }
+    DiscoverySpec { path: dir.path("endpoints.yaml").display().to_string(), watch, clusters: false }
 }
 
 fn entry(name: &str, address: &str) -> String {

@@ -17,7 +17,7 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use epp_plugin_api::{EndpointMeta, ExtractorSpec, MetricHub, Observed, SourceSpec};
+use epp_plugin_api::{EndpointMeta, Extraction, MetricHub, Observed, SourceSpec};
 use http::Uri;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
@@ -31,7 +31,7 @@ use self::standing::Warnings;
 use self::target::TargetError;
 use self::tls::TlsSetupError;
 use self::worker::Worker;
-use crate::board::reading::Engines;
+use crate::board::reading::reader::Reader;
 use crate::tasks::Tasks;
 
 /// How many scrapes are in flight at once among endpoints whose last scrape worked, and as many among the others. What is
@@ -57,7 +57,7 @@ pub struct SourceSettings {
     pub source_type: String,
     pub spec: SourceSpec,
     /// With the plugin type of each, as the metrics name it.
-    pub extractors: Vec<(String, ExtractorSpec)>,
+    pub extractors: Vec<(String, Extraction)>,
 }
 
 /// Why a source cannot be asked.
@@ -81,7 +81,10 @@ impl Scraper {
     pub fn new(settings: ScrapeSettings, metrics: &MetricHub) -> Result<Self, ScrapeSetupError> {
         let metrics = metrics.families::<ScrapeMetrics>();
         let base = schedule::base_tick(settings.interval, settings.sources.iter().map(|s| s.spec.interval));
-        let sources = settings.sources.into_iter().map(|s| Ok(Arc::new(Source::new(s, base, &metrics)?)));
+        let mut extractors = settings.sources.iter().flat_map(|s| &s.extractors);
+        let any_engines = extractors.any(|(_, spec)| matches!(spec, Extraction::Engines(_)));
+        let new = |s| Ok(Arc::new(Source::new(s, base, any_engines, &metrics)?));
+        let sources = settings.sources.into_iter().map(new);
         Ok(Self(Arc::new(Plan {
             sources: sources.collect::<Result<_, _>>()?,
             base,
@@ -169,19 +172,27 @@ struct Source {
 
 #[derive(Debug)]
 struct Extractor {
-    engines: Engines,
+    reader: Reader,
+    /// Whether an endpoint counts as heard of when it has read something.
+    counts: bool,
     errors: Counter,
 }
 
 impl Source {
-    fn new(settings: SourceSettings, base: Duration, metrics: &ScrapeMetrics) -> Result<Self, ScrapeSetupError> {
+    fn new(
+        settings: SourceSettings,
+        base: Duration,
+        any_engines: bool,
+        metrics: &ScrapeMetrics,
+    ) -> Result<Self, ScrapeSetupError> {
         let SourceSettings { source_type, spec, extractors } = settings;
         let path = target::path(&spec.path);
         let path = path.map_err(|error| ScrapeSetupError::Path { source_type: source_type.clone(), error })?;
         let tls = spec.tls.then(|| tls::client_config(&spec)).transpose();
         let tls = tls.map_err(|error| ScrapeSetupError::Tls { source_type: source_type.clone(), error })?;
         let extractors = extractors.iter().map(|(extractor_type, spec)| Extractor {
-            engines: Engines::new(spec),
+            counts: matches!(spec, Extraction::Engines(_)) || !any_engines,
+            reader: Reader::new(spec),
             errors: metrics.extract_errors(&source_type, extractor_type),
         });
         Ok(Self {

@@ -11,7 +11,6 @@ use super::schedule::Pacer;
 use super::standing::{Record, Standing};
 use super::target::{Place, Target, TargetError};
 use super::{Bounds, Endpoint, Source};
-use crate::board::reading::read_page;
 
 /// How long a scrape may take, from connecting to the last byte.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -84,7 +83,10 @@ impl Worker {
         for (i, extractor) in self.source.extractors.iter().enumerate() {
             let slot = self.first_slot + i;
             let previous = self.endpoint.state.lock().slots[slot].clone();
-            let reading = read_page(page, extractor.engines.of(meta), &previous, now);
+            let mut reading = extractor.reader.read(page, meta, &previous, now);
+            if !extractor.counts {
+                reading.observed.at = None;
+            }
             if reading.found_any {
                 self.endpoint.state.lock().put(slot, reading.observed);
             }
@@ -123,7 +125,11 @@ impl Worker {
 }
 
 fn target(source: &Source, meta: &EndpointMeta) -> Result<Target, TargetError> {
-    let port = source.port.unwrap_or(meta.port);
-    let place = Place { tls: source.tls.is_some(), host: meta.host.clone(), port };
+    let (host, port) = match (source.port, &meta.metrics_at) {
+        (Some(port), _) => (meta.host.clone(), port),
+        (None, Some((host, port))) => (host.clone(), *port),
+        (None, None) => (meta.host.clone(), meta.port),
+    };
+    let place = Place { tls: source.tls.is_some(), host, port };
     Target::new(place, source.path.clone())
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, Decision, DiscoverySpec, EndpointIdx,
-    ExtractorSpec, Filter, HandlerError, Headers, Instance, Kind, Next, ParseError, Parsed, Parser, Picker, PluginType,
-    Producer, ProfileHandler, ResponseKind, ResponseParser, Runs, Saturation, Scorer, Snapshot, SourceSpec, Stability,
+    Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, Decision, DiscoverySpec, EndpointIdx, Extraction,
+    ExtractorSpec, Filter, HandlerError, Headers, Instance, Kind, Next, ParseError, Parsed, Parser, Payload, Picker,
+    PluginType, Producer, ProfileHandler, ResponseKind, ResponseParser, Runs, Saturation, Scorer, Snapshot, SourceSpec,
+    Stability,
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -82,14 +83,14 @@ pub const REGISTRY: &[&PluginType] = &[
         cx.writes_metric("WaitingQueueSize");
         cx.writes_metric("KVCacheUsagePercent");
         let spec = ExtractorSpec { engine_label: String::new(), default_engine: String::new(), engines: Vec::new() };
-        Ok(Instance { extractor: Some(spec), ..Instance::default() })
+        Ok(Instance { extractor: Some(Extraction::Engines(spec)), ..Instance::default() })
     }),
     &beta("file-discovery", &[Kind::Discovery], |cx| {
         let config = cx.config::<Discovery>()?;
         if config.path.is_empty() {
             return Err(BuildError::at("path", "expected the path of the endpoints file, found nothing"));
         }
-        let spec = DiscoverySpec { path: config.path, watch: config.watch_file };
+        let spec = DiscoverySpec { path: config.path, watch: config.watch_file, clusters: false };
         Ok(Instance { discovery: Some(spec), ..Instance::default() })
     }),
     &beta("utilization-detector", &[Kind::SaturationDetector], |_| {
@@ -192,6 +193,7 @@ fn parser() -> Instance {
 
 fn page() -> SourceSpec {
     SourceSpec {
+        gives: Payload::Metrics,
         tls: false,
         path: "/metrics".into(),
         port: None,

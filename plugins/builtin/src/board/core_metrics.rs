@@ -21,8 +21,8 @@
 use std::collections::HashSet;
 
 use epp_plugin_api::{
-    BuildContext, BuildError, CustomMetric, EngineMapping, ExtractorSpec, Instance, Kind, NodeError, PluginType,
-    Selector, Stability,
+    BuildContext, BuildError, CustomMetric, EngineMapping, Extraction, ExtractorSpec, Instance, Kind, NodeError,
+    PluginType, Selector, Stability,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -151,7 +151,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
     PROVIDED.into_iter().for_each(|data| cx.writes_metric(data));
     let extractor =
         ExtractorSpec { engine_label: cfg.engine_label_key, default_engine: cfg.default_engine, engines: mapped };
-    Ok(Instance { extractor: Some(extractor), ..Instance::default() })
+    Ok(Instance { extractor: Some(Extraction::Engines(extractor)), ..Instance::default() })
 }
 
 #[derive(Default)]
@@ -217,7 +217,10 @@ mod tests {
     crate::conformance!(TYPE, json!(null));
 
     fn spec(parameters: serde_json::Value) -> ExtractorSpec {
-        Rig::default().build(&TYPE, parameters).extractor.unwrap()
+        match Rig::default().build(&TYPE, parameters).extractor {
+            Some(Extraction::Engines(spec)) => spec,
+            other => panic!("{other:?} reads no engines"),
+        }
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! `file-discovery`: finds the endpoints in a YAML file and follows its changes.
+//! `file-discovery`: finds the endpoints in a YAML file and follows its changes. `multicluster-file-discovery` takes them
+//! for gateways of clusters: host names are passed on as they are, and the labels `metricsAddress` and `metricsPort` say
+//! where metrics are.
 //!
 //! ```yaml
 //! - type: file-discovery
@@ -18,7 +20,19 @@ pub static TYPE: PluginType = PluginType {
     reported: "file-discovery",
     summary: "Finds the endpoints in a YAML file and follows its changes.",
     schema: Some(crate::schema::of::<Config>),
-    build,
+    build: |cx| build(cx, false),
+};
+
+/// The registry's line for gateways of clusters.
+pub static CLUSTERS: PluginType = PluginType {
+    name: "multicluster-file-discovery",
+    kinds: &[Kind::Discovery],
+    stability: Stability::Alpha,
+    replaced_by: None,
+    reported: "multicluster-file-discovery",
+    summary: "Finds the gateways of clusters in a YAML file and follows its changes.",
+    schema: Some(crate::schema::of::<Config>),
+    build: |cx| build(cx, true),
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,12 +52,12 @@ impl Default for Config {
     }
 }
 
-fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
+fn build(cx: &mut BuildContext<'_>, clusters: bool) -> Result<Instance, BuildError> {
     let cfg: Config = cx.config()?;
     if cfg.path.is_empty() {
         return Err(BuildError::at("path", "expected the path of the endpoints file, found nothing"));
     }
-    let discovery = DiscoverySpec { path: cfg.path, watch: cfg.watch_file };
+    let discovery = DiscoverySpec { path: cfg.path, watch: cfg.watch_file, clusters };
     Ok(Instance { discovery: Some(discovery), ..Instance::default() })
 }
 
@@ -65,7 +79,7 @@ mod tests {
             (json!({"path": "f", "watchFile": false}), false),
         ] {
             let spec = Rig::default().build(&TYPE, parameters).discovery;
-            assert_eq!(spec, Some(DiscoverySpec { path: "f".into(), watch }));
+            assert_eq!(spec, Some(DiscoverySpec { path: "f".into(), watch, clusters: false }));
         }
     }
 

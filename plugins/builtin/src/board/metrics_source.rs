@@ -1,4 +1,6 @@
-//! `metrics-data-source`: how engines are asked for their page of metrics.
+//! `metrics-data-source`: how engines are asked for their page of metrics. `multicluster-metrics-data-source` asks the
+//! gateways of clusters, over TLS and with a certificate that is checked unless told otherwise; `dcgm-data-source` asks
+//! for the load of GPUs, on port 9400 of the endpoint's host; `models-data-source` asks for the list of models.
 //!
 //! ```yaml
 //! - type: metrics-data-source
@@ -15,7 +17,7 @@
 
 use std::time::Duration;
 
-use epp_plugin_api::{BuildContext, BuildError, Instance, Kind, NodeError, PluginType, SourceSpec, Stability};
+use epp_plugin_api::{BuildContext, BuildError, Instance, Kind, NodeError, Payload, PluginType, SourceSpec, Stability};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -30,22 +32,75 @@ pub static TYPE: PluginType = PluginType {
     reported: "metrics-data-source",
     summary: "Asks engines for their page of metrics.",
     schema: Some(crate::schema::of::<Config>),
-    build,
+    build: |cx| {
+        build(cx, &Usual { tls: false, path: "/metrics", port: None, verifies: false, gives: Payload::Metrics })
+    },
 };
 
-#[derive(Debug, Deserialize, JsonSchema)]
+/// The registry's line for gateways of clusters.
+pub static CLUSTERS: PluginType = PluginType {
+    name: "multicluster-metrics-data-source",
+    kinds: &[Kind::Source],
+    stability: Stability::Alpha,
+    replaced_by: None,
+    reported: "multicluster-metrics-data-source",
+    summary: "Asks the gateways of clusters for their page of metrics.",
+    schema: Some(crate::schema::of::<Config>),
+    build: |cx| build(cx, &Usual { tls: true, path: "/metrics", port: None, verifies: true, gives: Payload::Metrics }),
+};
+
+/// The registry's line for the load of GPUs.
+pub static GPUS: PluginType = PluginType {
+    name: "dcgm-data-source",
+    kinds: &[Kind::Source],
+    stability: Stability::Alpha,
+    replaced_by: None,
+    reported: "dcgm-data-source",
+    summary: "Asks the hosts of engines for the load of their GPUs.",
+    schema: Some(crate::schema::of::<Config>),
+    build: |cx| {
+        let port = Some(9400);
+        build(cx, &Usual { tls: false, path: "/metrics", port, verifies: false, gives: Payload::Metrics })
+    },
+};
+
+/// The registry's line for lists of models.
+pub static MODELS: PluginType = PluginType {
+    name: "models-data-source",
+    kinds: &[Kind::Source],
+    stability: Stability::Beta,
+    replaced_by: None,
+    reported: "models-data-source",
+    summary: "Asks engines for the list of their models.",
+    schema: Some(crate::schema::of::<Config>),
+    build: |cx| {
+        build(cx, &Usual { tls: false, path: "/v1/models", port: None, verifies: false, gives: Payload::Models })
+    },
+};
+
+/// What a source does that is not told otherwise.
+struct Usual {
+    tls: bool,
+    path: &'static str,
+    port: Option<u16>,
+    verifies: bool,
+    gives: Payload,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    /// The protocol of the page. Default `http`.
-    #[schemars(extend("enum" = ["http", "https"]))]
-    scheme: String,
-    /// The path of the page; characters that a path cannot hold are percent-encoded. Default `/metrics`.
-    path: String,
-    /// The port of the page, for all endpoints. 1 to 65535. Default: each endpoint's own.
+    /// The protocol of the page. Default: http, for clusters https.
+    #[schemars(extend("enum" = ["http", "https", null]))]
+    scheme: Option<String>,
+    /// The path of the page; characters that a path cannot hold are percent-encoded. Default: `/metrics`, for models
+    /// `/v1/models`.
+    path: Option<String>,
+    /// The port of the page, for all endpoints. 1 to 65535. Default: each endpoint's own, for GPUs 9400.
     #[schemars(range(min = 1, max = 65535))]
     port: Option<i64>,
-    /// Whether any certificate is accepted. Default true.
-    insecure_skip_verify: bool,
+    /// Whether any certificate is accepted. Default: true, for clusters false.
+    insecure_skip_verify: Option<bool>,
     /// Certificates of authorities to trust, PEM. Default: none beside the built-in ones.
     ca_cert_path: String,
     /// The certificate to show to engines, PEM. Default: none.
@@ -57,28 +112,19 @@ struct Config {
     interval: Option<String>,
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            scheme: "http".into(),
-            path: "/metrics".into(),
-            port: None,
-            insecure_skip_verify: true,
-            ca_cert_path: String::new(),
-            client_cert_path: String::new(),
-            client_key_path: String::new(),
-            interval: None,
-        }
-    }
-}
-
-fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
+fn build(cx: &mut BuildContext<'_>, usual: &Usual) -> Result<Instance, BuildError> {
     let cfg: Config = cx.config()?;
     let mut mistakes = Vec::new();
     let mut mistake = |path: &str, message| mistakes.push(NodeError { place: None, path: path.into(), message });
-    if cfg.scheme != "http" && cfg.scheme != "https" {
-        mistake("scheme", format!("expected http or https, found {:?}", cfg.scheme));
-    }
+    let tls = match cfg.scheme.as_deref() {
+        None => usual.tls,
+        Some("http") => false,
+        Some("https") => true,
+        Some(other) => {
+            mistake("scheme", format!("expected http or https, found {other:?}"));
+            false
+        }
+    };
     let port = cfg.port.and_then(|port| match u16::try_from(port) {
         Ok(port) if port > 0 => Some(port),
         _ => {
@@ -101,10 +147,11 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
         return Err(BuildError(mistakes));
     }
     let source = SourceSpec {
-        tls: cfg.scheme == "https",
-        path: percent_encoded(&cfg.path),
-        port,
-        skip_verify: cfg.insecure_skip_verify,
+        gives: usual.gives,
+        tls,
+        path: percent_encoded(cfg.path.as_deref().unwrap_or(usual.path)),
+        port: port.or(usual.port),
+        skip_verify: cfg.insecure_skip_verify.unwrap_or(!usual.verifies),
         ca_cert_path: cfg.ca_cert_path,
         client_cert_path: cfg.client_cert_path,
         client_key_path: cfg.client_key_path,
@@ -148,6 +195,19 @@ mod tests {
         let got = spec(json!(null));
         assert_eq!((got.tls, got.path.as_str(), got.port, got.skip_verify), (false, "/metrics", None, true));
         assert_eq!(got.interval, None);
+    }
+
+    #[test]
+    fn other_sources_have_defaults_of_their_own() {
+        for (kind, tls, path, port, skip_verify) in [
+            (&CLUSTERS, true, "/metrics", None, false),
+            (&GPUS, false, "/metrics", Some(9400), true),
+            (&MODELS, false, "/v1/models", None, true),
+        ] {
+            let got = Rig::default().build(kind, json!(null)).source.unwrap();
+            let found = (got.tls, got.path.as_str(), got.port, got.skip_verify);
+            assert_eq!(found, (tls, path, port, skip_verify), "{}", kind.name);
+        }
     }
 
     #[test]

@@ -175,6 +175,8 @@ impl Producer for InFlightLoad {
         );
         columns.write(self.uncached).copy_from_slice(&scratch.0);
         *columns.write_request(self.scratch) = scratch;
+        // Producers that come after this one see what is in flight, too.
+        self.refresh(cx, columns);
         Ok(())
     }
 

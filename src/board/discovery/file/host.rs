@@ -10,17 +10,21 @@ const MAX_NAME: usize = 253;
 /// As long may one label of it be.
 const MAX_LABEL: usize = 63;
 
-/// Reads an IPv4 address, an IPv6 address or a host name.
+/// Reads an IPv4 address, an IPv6 address or a host name. With `as_dns` the name is one of DNS as Kubernetes has them, in
+/// lower case.
 ///
 /// # Errors
 /// If it is none of them; says what it looks like instead.
-pub fn parse(text: &str) -> Result<Host, String> {
+pub fn parse(text: &str, as_dns: bool) -> Result<Host, String> {
     let expected = "an IP address or a host name";
     if text.is_empty() {
         return Err(format!("expected {expected}, found nothing"));
     }
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(Host::Address(address));
+    }
+    if as_dns && is_subdomain(text) {
+        return Ok(Host::Name(text.to_owned()));
     }
     let found = if text.contains(char::is_whitespace) {
         "spaces"
@@ -32,7 +36,7 @@ pub fn parse(text: &str) -> Result<Host, String> {
         "a port"
     } else if text.strip_suffix('.').unwrap_or(text).rsplit('.').next().is_some_and(is_number) {
         "numbers that are no address"
-    } else if is_name(text) {
+    } else if !as_dns && is_name(text) {
         return Ok(Host::Name(text.to_owned()));
     } else {
         "something else"
@@ -42,6 +46,11 @@ pub fn parse(text: &str) -> Result<Host, String> {
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let plain = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+    plain && !text.ends_with('.') && is_name(text)
 }
 
 fn is_name(text: &str) -> bool {
@@ -75,7 +84,21 @@ mod tests {
             ("my_service", name("my_service")),
             ("3com.example.com", name("3com.example.com")),
         ] {
-            assert_eq!(parse(text), Ok(expected), "{text}");
+            assert_eq!(parse(text, false), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_clusters_are_lower_case_and_may_be_numbers() {
+        for (text, is_one) in [
+            ("gw.cluster-a.example.com", true),
+            ("12345", true),
+            ("GW.example.com", false),
+            ("gw.", false),
+            ("gw_1", false),
+            ("gw:443", false),
+        ] {
+            assert_eq!(parse(text, true).is_ok(), is_one, "{text}");
         }
     }
 
@@ -97,7 +120,7 @@ mod tests {
             ("fe80::1%eth0", "something else"),
             (&"x".repeat(254), "something else"),
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text, false).unwrap_err();
             assert!(error.contains(&format!("found {found}")), "{text}: {error}");
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn read(text: &str) -> EndpointsFile {
-    parse(text.as_bytes()).unwrap_or_else(|e| panic!("{text:?}: {e}"))
+    parse(text.as_bytes(), false).unwrap_or_else(|e| panic!("{text:?}: {e}"))
 }
 
 /// `namespace/name@host:port` of every entry, in order.
@@ -61,10 +61,10 @@ fn a_file_that_does_not_parse_is_refused_with_its_place() {
         ("endpoints:\n- name: a\n  port", None),
         ("\0", Some(1)),
     ] {
-        let error = parse(text.as_bytes()).unwrap_err();
+        let error = parse(text.as_bytes(), false).unwrap_err();
         assert!(line.is_none_or(|line| error.place.unwrap().line == line), "{text:?}: {error}");
     }
-    assert_eq!(parse(b"\0\x01\x02\xff").unwrap_err().place, None);
+    assert_eq!(parse(b"\0\x01\x02\xff", false).unwrap_err().place, None);
 }
 
 fn labels(text: &str) -> Vec<(String, String)> {
@@ -174,14 +174,14 @@ fn the_rank_is_read_where_it_can_be() {
 proptest::proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-        let _ = parse(&bytes);
+        let _ = parse(&bytes, false);
     }
 
     #[test]
     fn every_entry_is_taken_or_named(entries in proptest::collection::vec("[a-c0-9 :.{}\\[\\]'\",!&*-]{0,12}", 0..6)) {
         let items = entries.iter().map(|e| format!("- {{name: {e}, address: h, port: {e}}}\n"));
         let text = items.fold("endpoints:\n".to_owned(), |text, item| text + &item);
-        if let Ok(file) = parse(text.as_bytes()) {
+        if let Ok(file) = parse(text.as_bytes(), false) {
             let names: std::collections::HashSet<_> = file.entries.iter().map(|e| &e.name).collect();
             proptest::prop_assert_eq!(names.len(), file.entries.len());
             proptest::prop_assert!(file.bad.iter().all(|b| !b.reason.is_empty() && b.line > 1));

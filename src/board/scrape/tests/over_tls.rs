@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use epp_plugin_api::SourceSpec;
+use epp_plugin_api::{Payload, SourceSpec};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -36,6 +36,7 @@ impl Drop for File {
 
 fn source() -> SourceSpec {
     SourceSpec {
+        gives: Payload::Metrics,
         tls: true,
         path: "/metrics".into(),
         port: None,

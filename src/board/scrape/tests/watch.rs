@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use epp_plugin_api::{
-    CustomMetric, EndpointMeta, EndpointName, EngineMapping, ExtractorSpec, MetricHub, Observed, Selector, SourceSpec,
+    CustomMetric, EndpointMeta, EndpointName, EngineMapping, Extraction, ExtractorSpec, MetricHub, Observed, Payload,
+    Selector, SourceSpec,
 };
 use prometheus_client::encoding::text::encode;
 
@@ -16,7 +17,7 @@ fn selector(family: &str) -> Option<Selector> {
     Some(Selector { family: family.to_owned(), labels: vec![] })
 }
 
-fn extractor() -> ExtractorSpec {
+fn extractor() -> Extraction {
     let vllm = EngineMapping {
         name: "vllm".into(),
         queued: selector("vllm:num_requests_waiting"),
@@ -24,13 +25,15 @@ fn extractor() -> ExtractorSpec {
         ..EngineMapping::default()
     };
     let other = EngineMapping { name: "other".into(), queued: selector("other"), ..EngineMapping::default() };
-    ExtractorSpec { engine_label: "engine".into(), default_engine: "vllm".into(), engines: vec![vllm, other] }
+    let (engine_label, default_engine) = ("engine".into(), "vllm".into());
+    Extraction::Engines(ExtractorSpec { engine_label, default_engine, engines: vec![vllm, other] })
 }
 
 fn source(path: &str) -> SourceSettings {
     SourceSettings {
         source_type: "metrics-data-source".into(),
         spec: SourceSpec {
+            gives: Payload::Metrics,
             tls: false,
             path: path.into(),
             port: None,
