@@ -73,7 +73,7 @@ struct ContextLength {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Range {
     NoLabel,
-    NoRange,
+    Unreadable,
     Tokens { min: i64, max: i64 },
 }
 
@@ -84,14 +84,14 @@ impl Range {
         let range = label.split_once('-').and_then(|(min, max)| Some((number(min)?, number(max)?)));
         match range {
             Some((min, max)) if 0 <= min && min <= max => Self::Tokens { min, max },
-            Some(_) | None => Self::NoRange,
+            Some(_) | None => Self::Unreadable,
         }
     }
 
     fn admits(self, length: i64) -> bool {
         match self {
             Self::NoLabel => true,
-            Self::NoRange => false,
+            Self::Unreadable => false,
             Self::Tokens { min, max } => (min..=max).contains(&length),
         }
     }
@@ -99,7 +99,7 @@ impl Range {
     fn score(self, length: i64) -> f64 {
         match self {
             Self::NoLabel => 0.5,
-            Self::NoRange => 0.0,
+            Self::Unreadable => 0.0,
             Self::Tokens { min, max } if (min..=max).contains(&length) => {
                 let width = (max - min) as f64;
                 if width == 0.0 {
@@ -173,10 +173,10 @@ mod tests {
     #[test]
     fn what_is_no_range_scores_nothing_and_no_label_one_half() {
         for label in ["0-100-200", "100-50", "abc-100", "", "100", "-5-10", "-", "1-99999999999999999999"] {
-            assert_eq!(Range::of(Some(label)), Range::NoRange, "{label}");
+            assert_eq!(Range::of(Some(label)), Range::Unreadable, "{label}");
         }
         assert_eq!(Range::of(Some(" 0 - 100 ")), Range::Tokens { min: 0, max: 100 });
-        assert_eq!((Range::NoRange.score(1), Range::of(None).score(1)), (0.0, 0.5));
+        assert_eq!((Range::Unreadable.score(1), Range::of(None).score(1)), (0.0, 0.5));
     }
 
     fn board() -> epp_plugin_api::Snapshot {

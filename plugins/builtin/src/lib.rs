@@ -6,6 +6,7 @@ mod base64;
 pub mod board;
 pub mod context_length;
 mod custom;
+pub mod deciders;
 pub mod detectors;
 mod duration;
 pub mod filters;

@@ -3,8 +3,8 @@
 use epp_plugin_api::PluginType;
 
 use crate::{
-    admitters, board, context_length, detectors, filters, handlers, hooks, parsers, pickers, producers, scorers,
-    screeners,
+    admitters, board, context_length, deciders, detectors, filters, handlers, hooks, parsers, pickers, producers,
+    scorers, screeners,
 };
 
 /// Every plugin type, by what it is for and then by name.
@@ -22,6 +22,9 @@ pub static REGISTRY: &[&PluginType] = &[
     &board::metrics_source::MODELS,
     &board::metrics_source::TYPE,
     &context_length::TYPE,
+    &deciders::always::TYPE,
+    &deciders::multimodal::TYPE,
+    &deciders::prefix_based::TYPE,
     &board::models::TYPE,
     &board::multicluster_metrics::TYPE,
     &detectors::utilization::TYPE,
@@ -39,6 +42,12 @@ pub static REGISTRY: &[&PluginType] = &[
     &filters::slo_headroom_tier::TYPE,
     &filters::topology_affinity::TYPE,
     &filters::utilization::TYPE,
+    &handlers::data_parallel::TYPE,
+    &handlers::disagg::TYPE,
+    &handlers::disagg_headers::ALIAS,
+    &handlers::disagg_headers::TYPE,
+    &handlers::header::TYPE,
+    &handlers::pd::TYPE,
     &handlers::single::TYPE,
     &hooks::agent_identity::TYPE,
     &hooks::attribute_reporter::TYPE,

@@ -26,13 +26,19 @@ pub fn of(schema: &Value) -> Vec<Parameter> {
 }
 
 fn collect(schema: &Value, way: &str, found: &mut Vec<Parameter>) {
-    let Some(properties) = properties(schema) else { return };
+    for style in alternatives(schema) {
+        collect(style, way, found);
+    }
+    let Some(Value::Object(properties)) = schema.get("properties") else { return };
     let is_required = |name: &str| required(schema).any(|required| required == name);
     let mut names: Vec<&String> = properties.keys().collect();
     names.sort_by_key(|name| (!is_required(name), name.as_str()));
     for name in names {
         let schema = &properties[name];
         let way = format!("{way}{name}");
+        if found.iter().any(|known| known.name == way) {
+            continue;
+        }
         let default = match schema.get("default") {
             _ if is_required(name) => None,
             Some(value) if tells(value) && !value.is_object() => Some(inline(value)),

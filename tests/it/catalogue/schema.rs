@@ -34,6 +34,8 @@ fn check(schema: &Value, value: &Value, at: &str, found: &mut Vec<String>) {
             "exclusiveMinimum" => value.as_f64().is_none_or(|v| v > number(says)),
             "maximum" => value.as_f64().is_none_or(|v| v <= number(says)),
             "minLength" => value.as_str().is_none_or(|v| v.chars().count() as f64 >= number(says)),
+            "minItems" => value.as_array().is_none_or(|v| v.len() as f64 >= number(says)),
+            "maxItems" => value.as_array().is_none_or(|v| v.len() as f64 <= number(says)),
             "required" => value.as_object().is_none_or(|v| list(says).iter().all(|key| v.contains_key(text(key)))),
             "anyOf" => list(says).iter().any(|one| fits(one, value)),
             "oneOf" => list(says).iter().filter(|one| fits(one, value)).count() == 1,

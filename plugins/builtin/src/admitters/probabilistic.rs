@@ -38,12 +38,16 @@ pub static TYPE: PluginType = PluginType {
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How many waiting requests make an endpoint full. Above 0. Default 5.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     queue_depth_threshold: i64,
     /// Which share of the KV cache in use makes an endpoint full. Above 0. Default 0.8.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     kv_cache_util_threshold: f64,
     /// How sharply the probability rises. Above 0. Default 5.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     power: f64,
     /// The probability at a saturation of 1, if it were not cut at 1. Above 0. Default 300.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     k: f64,
 }
 

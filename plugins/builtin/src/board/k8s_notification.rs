@@ -23,13 +23,16 @@ pub static TYPE: PluginType = PluginType {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["version", "kind"]))]
 struct Config {
     /// The group of the objects. Default: the core group.
     #[serde(rename = "group")]
     _group: String,
     /// Their version. Required.
+    #[schemars(length(min = 1), example = &"v1")]
     version: String,
     /// Their kind. Required.
+    #[schemars(length(min = 1), example = &"Pod")]
     kind: String,
 }
 

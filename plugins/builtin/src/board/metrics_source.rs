@@ -90,16 +90,16 @@ struct Usual {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    /// `http` or `https`. Default `http`, for clusters `https`.
-    #[schemars(extend("enum" = ["http", "https"]))]
+    /// The protocol of the page. Default: http, for clusters https.
+    #[schemars(extend("enum" = ["http", "https", null]))]
     scheme: Option<String>,
-    /// The path of the page; characters that a path cannot hold are percent-encoded. Default `/metrics`, for models
+    /// The path of the page; characters that a path cannot hold are percent-encoded. Default: `/metrics`, for models
     /// `/v1/models`.
     path: Option<String>,
-    /// The port, 1 to 65535, for all endpoints. Default: each endpoint's own, for GPUs 9400.
+    /// The port of the page, for all endpoints. 1 to 65535. Default: each endpoint's own, for GPUs 9400.
     #[schemars(range(min = 1, max = 65535))]
     port: Option<i64>,
-    /// Whether any certificate is accepted. Default true, for clusters false.
+    /// Whether any certificate is accepted. Default: true, for clusters false.
     insecure_skip_verify: Option<bool>,
     /// Certificates of authorities to trust, PEM. Default: none beside the built-in ones.
     ca_cert_path: String,

@@ -38,15 +38,18 @@ pub static TYPE: PluginType = PluginType {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["attributes"]))]
 struct Config {
     /// What is reported. Exactly one.
+    #[schemars(length(min = 1, max = 1), example = serde_json::json!([{"key": {"name": "cost"}, "expression": "usage.total_tokens"}]))]
     attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["key", "expression"]))]
 struct Attribute {
-    /// Where it goes.
+    /// Where it goes. Required.
     key: Key,
     /// What its value is. Required.
     expression: String,
@@ -56,6 +59,7 @@ struct Attribute {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["name"]))]
 struct Key {
     /// The namespace of the metadata. Default `envoy.lb`.
     namespace: String,

@@ -60,6 +60,7 @@ const PREFILL: &str = "prefill";
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The objective per output token counts times this. Above 0. Default 1.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     slo_buffer_factor: f64,
     /// Not used any more: what is kept of a request goes with it.
     #[serde(rename = "contextTTL")]

@@ -33,9 +33,10 @@ pub static TYPE: PluginType = PluginType {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    /// The header that holds the session, in any case.
+    /// The header that holds the session, in any case. Required unless `cookieName` is set.
+    #[schemars(example = &"x-session-id")]
     header_name: String,
-    /// The cookie that holds the session, in its exact case.
+    /// The cookie that holds the session, in its exact case. Instead of `headerName`.
     cookie_name: String,
 }
 

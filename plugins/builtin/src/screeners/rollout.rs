@@ -48,7 +48,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "disaggregatedset-rollout-screener",
     summary: "Keeps the stages of a request within one revision while a set is rolled out.",
-    schema: None,
+    schema: Some(crate::schema::of::<config::Config>),
     build,
 };
 

@@ -46,7 +46,7 @@ impl TokenConfig {
     }
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct IdConfig {
     /// Where the id is looked for; the first that has one counts. Default: the header `x-session-id`.
@@ -55,12 +55,6 @@ pub struct IdConfig {
     eviction_ttl_seconds: f64,
     /// How often, in seconds, it is looked for sessions to be forgotten. Default, and for 0, 10.
     eviction_sweep_seconds: f64,
-}
-
-impl Default for IdConfig {
-    fn default() -> Self {
-        Self { sources: Vec::new(), eviction_ttl_seconds: 0.0, eviction_sweep_seconds: 0.0 }
-    }
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

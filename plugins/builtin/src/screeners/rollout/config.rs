@@ -3,32 +3,38 @@
 use std::collections::HashSet;
 
 use epp_plugin_api::{BuildContext, BuildError, NodeError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::filters::label_selector::Term;
 use crate::screeners::selector;
 use crate::screeners::shares::Mode;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Config {
+#[schemars(extend("required" = ["scope", "revisionGating"]))]
+pub struct Config {
     /// Which endpoints belong to the set. Required.
+    #[schemars(example = serde_json::json!({"labelSelector": "app=x"}))]
     scope: Scope,
     /// Headers that name the label of the endpoints to serve a request.
     header_selectors: Vec<Selector>,
     /// Which revisions are served. Required.
+    #[schemars(example = serde_json::json!({"mode": "max-role", "requireRoles": {"values": ["prefill", "decode"]}}))]
     revision_gating: Gating,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["labelSelector"]))]
 struct Scope {
     /// A Kubernetes label selector. Required.
     label_selector: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["name", "headerName", "labelKey", "mode"]))]
 struct Selector {
     /// The name in metrics. Required, each once.
     name: String,
@@ -37,13 +43,16 @@ struct Selector {
     /// The label that the header names the value of. Required.
     label_key: String,
     /// `strict`: no other endpoint serves; `prefer`: only told to the client. Required.
+    #[schemars(extend("enum" = ["strict", "prefer"]))]
     mode: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["mode"]))]
 struct Gating {
-    /// `sum`, `max-role` or `disabled`. Required.
+    /// What the share of a revision follows from. Required.
+    #[schemars(extend("enum" = ["sum", "max-role", "disabled"]))]
     mode: String,
     /// The roles that a revision needs to be served.
     require_roles: Roles,
@@ -53,7 +62,7 @@ struct Gating {
     role_label_key: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Roles {
     /// Values of the role's label. Required unless gating is disabled.
