@@ -1,8 +1,10 @@
 //! Builds the plugin instances of a config and finds them by name.
 
+mod building;
+
 use std::collections::HashMap;
 
-use epp_plugin_api::{BuildContext, BuildError, Instance, Kind, Node, Place, PluginType, Value};
+use epp_plugin_api::{Instance, Kind, Node, Place, PluginType, Value};
 
 use super::Environment;
 use super::document::PluginEntry;
@@ -27,7 +29,23 @@ pub struct Slot {
     /// Where it stands in the file; empty for what was added.
     pub path: String,
     parameters: Option<Node>,
-    built: Option<(Instance, Keys)>,
+    state: State,
+}
+
+/// How far an instance has come.
+enum State {
+    /// It has not been built yet.
+    Pending,
+    Built(Built),
+    /// It cannot be built, and why has been reported.
+    Failed,
+}
+
+struct Built {
+    instance: Instance,
+    keys: Keys,
+    /// It is an instance of the plan before, with its state.
+    taken_over: bool,
 }
 
 impl Slot {
@@ -49,14 +67,21 @@ impl Slot {
         }
     }
 
+    fn built(&self) -> Option<&Built> {
+        match &self.state {
+            State::Built(built) => Some(built),
+            State::Pending | State::Failed => None,
+        }
+    }
+
     /// The built instance, unless it could not be built.
     pub fn instance(&self) -> Option<&Instance> {
-        self.built.as_ref().map(|(instance, _)| instance)
+        self.built().map(|built| &built.instance)
     }
 
     /// The data that it deals in; `None` if it could not be built.
     pub fn keys(&self) -> Option<&Keys> {
-        self.built.as_ref().map(|(_, keys)| keys)
+        self.built().map(|built| &built.keys)
     }
 
     /// Its name and, if that differs, its type, for messages.
@@ -106,10 +131,11 @@ impl<'a> Instances<'a> {
                 origin: Origin::File(entry.place),
                 path: entry.path.clone(),
                 parameters: entry.parameters.clone(),
-                built: None,
+                state: State::Pending,
             };
             instances.push(slot);
         }
+        instances.build_pending();
         instances
     }
 
@@ -120,64 +146,23 @@ impl<'a> Instances<'a> {
 
     /// Adds an instance that the file does not list; named after its type and without parameters.
     pub fn add(&mut self, kind: &'static PluginType, origin: Origin) -> usize {
-        self.push(Slot {
+        let at = self.push(Slot {
             name: kind.name.to_owned(),
             kind: Some(kind),
             origin,
             path: String::new(),
             parameters: None,
-            built: None,
-        })
+            state: State::Pending,
+        });
+        self.build_pending();
+        at
     }
 
-    fn push(&mut self, mut slot: Slot) -> usize {
-        slot.built = slot.kind.and_then(|kind| self.taken_over(kind, &slot).or_else(|| self.built(kind, &slot)));
+    fn push(&mut self, slot: Slot) -> usize {
         let at = self.slots.len();
         self.names.entry(slot.name.clone()).or_insert(at);
         self.slots.push(slot);
         at
-    }
-
-    /// The instance of the plan before, if nothing about it has changed.
-    fn taken_over(&self, kind: &PluginType, slot: &Slot) -> Option<(Instance, Keys)> {
-        let unchanged = |old: &&Planned| {
-            old.kind.name == kind.name
-                && old.name == slot.name
-                && same_parameters(old.parameters.as_ref(), slot.parameters.as_ref())
-        };
-        let old = self.env.previous?.plugins.iter().find(unchanged)?;
-        Some((old.instance.clone(), old.keys.clone()))
-    }
-
-    fn built(&self, kind: &PluginType, slot: &Slot) -> Option<(Instance, Keys)> {
-        let env = self.env;
-        let parameters = slot.parameters.as_ref();
-        let mut cx = BuildContext::new(&slot.name, parameters, env.slots, env.metrics, env.staleness);
-        match (kind.build)(&mut cx) {
-            Ok(instance) => {
-                let (reads, optional_reads, writes) = cx.into_keys();
-                Some((instance, Keys { reads, optional_reads, writes }))
-            }
-            Err(BuildError(mut mistakes)) => {
-                if mistakes.is_empty() {
-                    mistakes = BuildError::new("cannot be built, for a reason it does not give").0;
-                }
-                for mistake in mistakes {
-                    let within = parameters.and_then(|node| locate(node, &mistake.path));
-                    let place = mistake.place.or(within).or(parameters.map(|node| node.place)).or(slot.place());
-                    let mut path = slot.path.clone();
-                    if !path.is_empty() {
-                        path.push_str(".parameters");
-                        if !mistake.path.is_empty() && !mistake.path.starts_with('[') {
-                            path.push('.');
-                        }
-                        path.push_str(&mistake.path);
-                    }
-                    self.sink.add(place, path, format!("{}: {}", slot.label(), mistake.message));
-                }
-                None
-            }
-        }
     }
 
     /// Every instance.
@@ -230,8 +215,8 @@ impl<'a> Instances<'a> {
     /// Hands over the instances; `None` if one could not be built.
     pub fn into_planned(self) -> Option<Vec<Planned>> {
         let planned = |slot: Slot| {
-            let (instance, keys) = slot.built?;
-            let Slot { name, kind, origin, parameters, .. } = slot;
+            let Slot { name, kind, origin, parameters, state, .. } = slot;
+            let State::Built(Built { instance, keys, .. }) = state else { return None };
             Some(Planned { name, kind: kind?, parameters, origin, instance, keys })
         };
         self.slots.into_iter().map(planned).collect()
@@ -247,29 +232,6 @@ impl PluginEntry {
 fn with_article(noun: &str) -> String {
     let article = if noun.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
     format!("{article} {noun}")
-}
-
-/// Where the part of this path stands, as `conditions[0].maxValue`; keys match in any case.
-fn locate(node: &Node, path: &str) -> Option<Place> {
-    let mut node = node;
-    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
-        node = match (&node.value, step.strip_suffix(']')) {
-            (Value::List(items), Some(index)) => items.get(index.parse::<usize>().ok()?)?,
-            (Value::Map(entries), None) => {
-                entries.iter().find(|(key, ..)| key.eq_ignore_ascii_case(step)).map(|(.., value)| value)?
-            }
-            _ => return None,
-        };
-    }
-    Some(node.place)
-}
-
-fn same_parameters(a: Option<&Node>, b: Option<&Node>) -> bool {
-    match (a, b) {
-        (None, None) => true,
-        (Some(a), Some(b)) => same(a, b),
-        (Some(node), None) | (None, Some(node)) => node.is_null(),
-    }
 }
 
 /// Whether two nodes say the same, wherever they stand.

@@ -64,6 +64,8 @@ pub struct Keys {
     /// Read if somebody writes it.
     pub optional_reads: Vec<DataKey>,
     pub writes: Vec<DataKey>,
+    /// The names of the other instances that it was built with.
+    pub refers_to: Vec<String>,
 }
 
 /// Why an instance is there.

@@ -126,6 +126,7 @@ pub struct BuildContext<'a> {
     writes: Vec<DataKey>,
     others: Option<&'a dyn Fn(&str) -> Option<Instance>>,
     waits_for: Vec<String>,
+    refers_to: Vec<String>,
 }
 
 impl<'a> BuildContext<'a> {
@@ -148,6 +149,7 @@ impl<'a> BuildContext<'a> {
             writes: Vec::new(),
             others: None,
             waits_for: Vec::new(),
+            refers_to: Vec::new(),
         }
     }
 
@@ -231,6 +233,7 @@ impl<'a> BuildContext<'a> {
     /// If there is no such instance, or not yet; return the error as it is.
     pub fn plugin(&mut self, path: &str, name: &str) -> Result<Instance, BuildError> {
         if let Some(found) = self.others.and_then(|others| others(name)) {
+            self.refers_to.push(name.to_owned());
             return Ok(found);
         }
         self.waits_for.push(name.to_owned());
@@ -240,6 +243,11 @@ impl<'a> BuildContext<'a> {
     /// The instances that were asked for in vain.
     pub fn waits_for(&self) -> &[String] {
         &self.waits_for
+    }
+
+    /// The instances that were asked for and found.
+    pub fn refers_to(&self) -> &[String] {
+        &self.refers_to
     }
 
     /// Hands over what was declared.
@@ -275,25 +283,31 @@ pub struct Instance {
     pub state: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }
 
+impl Instance {
+    /// What it can be used as, for messages.
+    pub fn roles(&self) -> impl Iterator<Item = Kind> {
+        let roles = [
+            (self.filter.is_some(), Kind::Filter),
+            (self.scorer.is_some(), Kind::Scorer),
+            (self.picker.is_some(), Kind::Picker),
+            (self.handler.is_some(), Kind::ProfileHandler),
+            (self.producer.is_some() || self.remote.is_some(), Kind::Producer),
+            (self.parser.is_some(), Kind::Parser),
+            (self.saturation.is_some(), Kind::SaturationDetector),
+            (self.screener.is_some(), Kind::Screener),
+            (self.admitter.is_some(), Kind::Admitter),
+            (self.decider.is_some(), Kind::Decider),
+            (self.hooks.is_some(), Kind::Hooks),
+            (self.discovery.is_some(), Kind::Discovery),
+            (self.source.is_some(), Kind::Source),
+            (self.extractor.is_some(), Kind::Extractor),
+        ];
+        roles.into_iter().filter(|(is, _)| *is).map(|(_, kind)| kind)
+    }
+}
+
 impl fmt::Debug for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roles = [
-            (self.filter.is_some(), "filter"),
-            (self.scorer.is_some(), "scorer"),
-            (self.picker.is_some(), "picker"),
-            (self.handler.is_some(), "handler"),
-            (self.producer.is_some(), "producer"),
-            (self.parser.is_some(), "parser"),
-            (self.saturation.is_some(), "saturation"),
-            (self.remote.is_some(), "remote"),
-            (self.screener.is_some(), "screener"),
-            (self.admitter.is_some(), "admitter"),
-            (self.decider.is_some(), "decider"),
-            (self.hooks.is_some(), "hooks"),
-            (self.discovery.is_some(), "discovery"),
-            (self.source.is_some(), "source"),
-            (self.extractor.is_some(), "extractor"),
-        ];
-        f.debug_list().entries(roles.iter().filter(|(is, _)| *is).map(|(_, name)| name)).finish()
+        f.debug_list().entries(self.roles().map(|kind| kind.to_string())).finish()
     }
 }

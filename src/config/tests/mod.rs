@@ -1,6 +1,7 @@
 //! What a config becomes, and what is refused with which words.
 
 mod golden;
+mod references;
 mod refused;
 pub mod registry;
 

@@ -40,6 +40,13 @@ pub const REGISTRY: &[&PluginType] = &[
         cx.reads_if_there::<InFlight>("");
         Ok(scorer())
     }),
+    &beta("friend-scorer", &[Kind::Scorer], |cx| {
+        let config = cx.config::<Friends>()?;
+        for friend in config.friends {
+            cx.plugin("friends", &friend)?;
+        }
+        Ok(scorer())
+    }),
     &beta("max-score-picker", &[Kind::Picker], |_| Ok(picker())),
     &beta("random-picker", &[Kind::Picker], |_| Ok(picker())),
     &beta("single-profile-handler", &[Kind::ProfileHandler], |_| {
@@ -118,6 +125,12 @@ const fn beta(
 struct Threshold {
     #[serde(rename = "threshold")]
     _threshold: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Friends {
+    friends: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
