@@ -166,7 +166,8 @@ impl Pipeline {
         let Some(target) = picked.target() else {
             return Err(Refusal::Exhausted);
         };
-        if wants_cached(request) && !self.is_cached(&work.columns, target) {
+        // With a port of its own the request goes to no endpoint that a producer knows anything of.
+        if wants_cached(request) && (decision.port.is_some() || !self.is_cached(&work.columns, target)) {
             return Err(Refusal::NotCached);
         }
         let charge = ledger.charge(snapshot.id(target), 0);

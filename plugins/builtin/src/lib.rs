@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod board;
+pub mod deciders;
 pub mod detectors;
 mod duration;
 pub mod filters;

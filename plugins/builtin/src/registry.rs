@@ -2,7 +2,7 @@
 
 use epp_plugin_api::PluginType;
 
-use crate::{board, detectors, filters, handlers, parsers, pickers, producers, scorers};
+use crate::{board, deciders, detectors, filters, handlers, parsers, pickers, producers, scorers};
 
 /// Every plugin type, by what it is for and then by name.
 pub static REGISTRY: &[&PluginType] = &[
@@ -10,6 +10,9 @@ pub static REGISTRY: &[&PluginType] = &[
     &board::endpoint_notification::TYPE,
     &board::file_discovery::TYPE,
     &board::metrics_source::TYPE,
+    &deciders::always::TYPE,
+    &deciders::multimodal::TYPE,
+    &deciders::prefix_based::TYPE,
     &detectors::utilization::TYPE,
     &filters::by_label::TYPE,
     &filters::label_selector::ALIAS,
@@ -17,6 +20,12 @@ pub static REGISTRY: &[&PluginType] = &[
     &filters::role::DECODE,
     &filters::role::ENCODE,
     &filters::role::PREFILL,
+    &handlers::data_parallel::TYPE,
+    &handlers::disagg::TYPE,
+    &handlers::disagg_headers::ALIAS,
+    &handlers::disagg_headers::TYPE,
+    &handlers::header::TYPE,
+    &handlers::pd::TYPE,
     &handlers::single::TYPE,
     &parsers::anthropic::TYPE,
     &parsers::openai::TYPE,

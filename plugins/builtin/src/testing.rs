@@ -16,9 +16,16 @@ use tokio::time::Instant;
 pub struct Rig {
     pub slots: Slots,
     pub metrics: MetricHub,
+    others: BTreeMap<&'static str, Instance>,
 }
 
 impl Rig {
+    /// Adds an instance that others can refer to by this name.
+    pub fn with(mut self, name: &'static str, instance: Instance) -> Self {
+        self.others.insert(name, instance);
+        self
+    }
+
     /// Builds an instance that is named after its type.
     pub fn build(&self, kind: &PluginType, parameters: serde_json::Value) -> Instance {
         self.try_build(kind, parameters).unwrap_or_else(|e| panic!("{}: {e:?}", kind.name))
@@ -34,8 +41,8 @@ impl Rig {
     }
 
     fn try_build(&self, kind: &PluginType, parameters: serde_json::Value) -> Result<Instance, BuildError> {
-        let parameters = node(parameters);
-        let mut cx = self.context(kind, &parameters);
+        let (parameters, others) = (node(parameters), |name: &str| self.others.get(name).cloned());
+        let mut cx = self.context(kind, &parameters).with_others(&others);
         (kind.build)(&mut cx)
     }
 
