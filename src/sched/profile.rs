@@ -88,7 +88,75 @@ fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
 
 #[cfg(test)]
 mod tests {
+    use epp_plugin_api::{
+        Candidates, Columns, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Load, MetricHub, Observed,
+        Parsed, Snapshot, SnapshotRow,
+    };
+
+    use crate::sched::metrics::SchedMetrics;
+
     use super::*;
+
+    struct Likes(usize);
+
+    impl Scorer for Likes {
+        fn score(&self, _: &Cycle<'_>, _: &Columns, _: &Candidates, scores: &mut [f64]) {
+            scores[self.0] = 1.0;
+        }
+    }
+
+    struct Best;
+
+    impl Picker for Best {
+        fn pick(&self, among: &Candidates, totals: &[f64], _: &mut fastrand::Rng, picked: &mut Vec<EndpointIdx>) {
+            picked.extend(among.iter().max_by(|a, b| totals[a.row()].total_cmp(&totals[b.row()])));
+        }
+    }
+
+    fn board(rows: u32) -> Snapshot {
+        let rows = (0..rows).map(|i| {
+            let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
+            let meta = EndpointMeta::new(name, "127.0.0.1".into(), 1, Default::default(), 0);
+            SnapshotRow { id: EndpointId::new(i, i + 1), meta: Arc::new(meta), observed: Observed::default() }
+        });
+        Snapshot::new(1, rows, tokio::time::Instant::now(), std::time::Duration::from_secs(1))
+    }
+
+    fn request() -> InferenceRequest {
+        InferenceRequest {
+            id: String::new(),
+            headers: Default::default(),
+            path: String::new(),
+            model: String::new(),
+            target_model: String::new(),
+            fairness_id: String::new(),
+            priority: 0,
+            body: Default::default(),
+            parsed: Parsed::default(),
+            received: tokio::time::Instant::now(),
+        }
+    }
+
+    /// One policy served both stages of a request once, because the second profile ran on the totals of the first.
+    #[test]
+    fn each_profile_follows_its_own_scorers() {
+        let metrics = SchedMetrics::new(&MetricHub::default());
+        let timer = || metrics.timer("Scorer", "likes", "likes");
+        let profile = |row: usize| Profile {
+            name: row.to_string(),
+            filters: Vec::new(),
+            scorers: vec![Weighted { scorer: Arc::new(Likes(row)), weight: 1.0, timer: timer() }],
+            picker: (Arc::new(Best), timer()),
+        };
+        let (snapshot, request) = (board(3), request());
+        let load = Load { waiting: snapshot.waiting(), running: snapshot.running(), kv_usage: snapshot.kv_usage() };
+        let cx = Cycle { snapshot: &snapshot, request: &request, load, peer: None, now: request.received };
+        let mut work = Work::default();
+        work.reset(3, ["decode", "prefill"].into_iter());
+        for row in [2, 0, 1] {
+            assert_eq!(profile(row).run(&cx, &mut work), ProfileRun::Chose(vec![EndpointIdx(row as u32)]));
+        }
+    }
 
     #[test]
     fn a_score_is_clamped_before_it_is_weighted() {

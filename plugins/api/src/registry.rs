@@ -110,6 +110,9 @@ impl BuildError {
     }
 }
 
+/// Finds an instance that is built already by its name.
+type FindInstance<'a> = dyn Fn(&str) -> Option<Instance> + 'a;
+
 /// What an instance gets to be built from.
 pub struct BuildContext<'a> {
     /// The instance's name in the config.
@@ -124,7 +127,7 @@ pub struct BuildContext<'a> {
     reads: Vec<DataKey>,
     optional_reads: Vec<DataKey>,
     writes: Vec<DataKey>,
-    others: Option<&'a dyn Fn(&str) -> Option<Instance>>,
+    others: Option<&'a FindInstance<'a>>,
     waits_for: Vec<String>,
     refers_to: Vec<String>,
 }
@@ -231,7 +234,7 @@ impl<'a> BuildContext<'a> {
     }
 
     /// Lends the instances that are built already, by name.
-    pub fn with_others(mut self, others: &'a dyn Fn(&str) -> Option<Instance>) -> Self {
+    pub fn with_others(mut self, others: &'a FindInstance<'a>) -> Self {
         self.others = Some(others);
         self
     }
