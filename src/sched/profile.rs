@@ -144,6 +144,12 @@ mod tests {
         let timer = || metrics.timer("Scorer", "likes", "likes");
         let profile = |row: usize| Profile {
             name: row.to_string(),
+            names: Names {
+                profile: row.to_string().into(),
+                filters: Vec::new(),
+                scorers: vec!["likes".into()],
+                picker: "best".into(),
+            },
             filters: Vec::new(),
             scorers: vec![Weighted { scorer: Arc::new(Likes(row)), weight: 1.0, timer: timer() }],
             picker: (Arc::new(Best), timer()),
@@ -154,7 +160,10 @@ mod tests {
         let mut work = Work::default();
         work.reset(3, ["decode", "prefill"].into_iter());
         for row in [2, 0, 1] {
-            assert_eq!(profile(row).run(&cx, &mut work), ProfileRun::Chose(vec![EndpointIdx(row as u32)]));
+            assert_eq!(
+                profile(row).run(&cx, &mut work, &mut Laps::start()),
+                ProfileRun::Chose(vec![EndpointIdx(row as u32)])
+            );
         }
     }
 
