@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench tools build
+.PHONY: help demo test check bench docs tools build
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -24,14 +24,20 @@ check: tools ## Formatting, lints, borders between rooms, licences and advisorie
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --test it --locked tidy
 	@if command -v cargo-deny > /dev/null; then \
-	  cargo deny --offline check licenses bans sources && \
-	  { cargo deny --offline check advisories || echo "advisories were not checked: the advisory database is not here"; }; \
+	  cargo deny --locked check licenses bans sources; \
+	  if cargo deny --locked fetch db 2> /dev/null; then cargo deny --locked check advisories; \
+	  else echo "advisories were not checked: their database cannot be reached"; fi; \
 	else echo "cargo-deny is not here: licences and advisories were not checked (cargo install cargo-deny)"; fi
 
 bench: build ## Costs, each beside its baseline in the same run
 	cargo bench -p epp-prefix-index -- --quick
 	cargo bench -p epp-plugins -- --quick
 	cargo bench -p epp -- --quick
+
+docs: tools ## Writes docs/plugins.md, which a test keeps current
+	@mkdir -p docs
+	cargo run -q --locked -- plugins --markdown > docs/plugins.md.new
+	@mv docs/plugins.md.new docs/plugins.md
 
 build: tools
 	cargo build --release --locked

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use epp_plugin_api::{MetricHub, PluginType, Slots};
 use tokio::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::board::scrape::{ScrapeSettings, Scraper, SourceSettings};
 use crate::board::{self, Board};
 use crate::calls::HttpCalls;
 use crate::config::plan::{Plan, Planned};
-use crate::config::{self, Environment};
+use crate::config::{self, Environment, Mistake};
 use crate::ext_proc::context::{Context, Options};
 use crate::ext_proc::health::Health;
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
@@ -28,7 +28,9 @@ use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
 use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
 use crate::generation::{Generation, Generations};
+use crate::reload::{LastError, Reloader};
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
+use crate::sched::record::Decisions;
 use crate::tasks::Tasks;
 use crate::telemetry;
 
@@ -80,20 +82,25 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let tasks = Tasks::default();
     let hub = Arc::new(MetricHub::default());
     let slots = Slots::default();
-    let plan = load_plan(&settings, &slots, &hub)?;
+    let text = config_text(&settings)?;
+    let plan = first_plan(&text, &settings, &slots, &hub)?;
     let discovery = plan.required_discovery()?;
 
-    let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
+    let sched_metrics = Arc::new(SchedMetrics::new(&hub));
+    let generation = Generation::new(1, plan, &sched_metrics, &hub);
     let generations: Generations = Arc::new(ArcSwap::from_pointee(generation));
     telemetry::process::register(&hub);
 
+    let last_error = LastError::default();
+    let decisions = Arc::new(Decisions::default());
     let (ready, is_ready) = watch::channel(false);
     let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
     let pages = admin::Sources {
         metrics: hub.clone(),
         ready: is_ready,
         endpoints: endpoints_page(board_cell.clone()),
-        config: config_page(generations.clone()),
+        decisions: decisions_page(decisions.clone()),
+        config: config_page(generations.clone(), last_error.clone()),
         plugins: plugins_page(generations.clone()),
         pprof: settings.pprof,
     };
@@ -115,6 +122,18 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     board.on_gone(Box::new(move |id| forgetting.load().pipeline.forget(id)));
     board_cell.store(Some(board.clone()));
 
+    if let Some(path) = settings.config_file.clone() {
+        let (settings, registered) = (settings.clone(), hub.clone());
+        let reloader = Reloader {
+            read: Box::new(move |text, current| read_plan(text, &settings, &slots, &registered, Some(current))),
+            hub: hub.clone(),
+            sched_metrics,
+            generations: generations.clone(),
+            last_error,
+        };
+        reloader.follow(path, text, &tasks);
+    }
+
     let cx = Arc::new(Context {
         snapshots: board.snapshots(),
         ledger: board.ledger().clone(),
@@ -124,6 +143,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         stages: StageMetrics::of(&hub),
         streams: settings.stream_metrics.then(|| StreamMetrics::of(&hub)),
         options: settings.options.clone(),
+        decisions,
         warned_of_headers_only: AtomicBool::new(false),
     });
     let tls = match &settings.tls {
@@ -176,39 +196,54 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn load_plan(settings: &Settings, slots: &Slots, hub: &MetricHub) -> anyhow::Result<Plan> {
-    let text = match &settings.config_file {
+/// The text of the config: the file's if there is one.
+fn config_text(settings: &Settings) -> anyhow::Result<String> {
+    match &settings.config_file {
         Some(path) => std::fs::read_to_string(path)
-            .with_context(|| format!("failed to load config from a file '{}'", path.display()))?,
-        None => settings.config_text.clone(),
-    };
+            .with_context(|| format!("failed to load config from a file '{}'", path.display())),
+        None => Ok(settings.config_text.clone()),
+    }
+}
+
+/// Reads and checks a config, and tells what a person should know of it. Instances that are as in `previous` are taken
+/// over with their state.
+///
+/// # Errors
+/// With every mistake.
+fn read_plan(
+    text: &str,
+    settings: &Settings,
+    slots: &Slots,
+    hub: &MetricHub,
+    previous: Option<&Plan>,
+) -> Result<Plan, Vec<Mistake>> {
     let env = Environment {
         registry: registry(),
         slots,
         metrics: hub,
         staleness: settings.staleness,
         allow_experimental: settings.allow_experimental,
-        previous: None,
+        previous,
     };
-    match config::load(&text, &env) {
-        Ok(plan) => {
-            for notice in &plan.notices {
-                let place = notice.place.map(|p| p.to_string());
-                if notice.warning {
-                    tracing::warn!(place, "{}", notice.message);
-                } else {
-                    tracing::info!(place, "{}", notice.message);
-                }
-            }
-            Ok(plan)
-        }
-        Err(mistakes) => {
-            for mistake in &mistakes {
-                tracing::error!("config: {mistake}");
-            }
-            bail!("the config has {} mistakes", mistakes.len())
+    let plan = config::load(text, &env)?;
+    for notice in &plan.notices {
+        let place = notice.place.map(|p| p.to_string());
+        if notice.warning {
+            tracing::warn!(place, "{}", notice.message);
+        } else {
+            tracing::info!(place, "{}", notice.message);
         }
     }
+    Ok(plan)
+}
+
+fn first_plan(text: &str, settings: &Settings, slots: &Slots, hub: &MetricHub) -> anyhow::Result<Plan> {
+    read_plan(text, settings, slots, hub, None).map_err(|mistakes| {
+        for mistake in &mistakes {
+            tracing::error!("config: {mistake}");
+        }
+        anyhow!("the config has {} mistakes", mistakes.len())
+    })
 }
 
 fn scrape_settings(settings: &Settings, plan: &Plan) -> ScrapeSettings {
@@ -248,10 +283,18 @@ fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_jso
     })
 }
 
-fn config_page(generations: Generations) -> Arc<dyn Fn() -> ConfigState + Send + Sync> {
+fn decisions_page(decisions: Arc<Decisions>) -> Arc<dyn Fn(usize) -> serde_json::Value + Send + Sync> {
+    Arc::new(move |n| serde_json::to_value(decisions.last(n)).unwrap_or_default())
+}
+
+fn config_page(generations: Generations, last_error: LastError) -> Arc<dyn Fn() -> ConfigState + Send + Sync> {
     Arc::new(move || {
         let generation = generations.load();
-        ConfigState { effective: generation.plan.effective.clone(), generation: generation.number, last_error: None }
+        ConfigState {
+            effective: generation.plan.effective.clone(),
+            generation: generation.number,
+            last_error: last_error.lock().clone(),
+        }
     })
 }
 

@@ -10,6 +10,7 @@ pub mod ext_proc;
 pub mod files;
 pub mod flow;
 pub mod generation;
+pub mod reload;
 pub mod sched;
 pub mod tasks;
 pub mod telemetry;

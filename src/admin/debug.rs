@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -35,6 +35,25 @@ pub struct PluginState {
     pub plugin_type: &'static str,
     /// Gives the state as JSON; `None` if the plugin has none to tell.
     pub state: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+}
+
+/// How many decisions are shown.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Last {
+    #[serde(default = "ten")]
+    last: usize,
+}
+
+fn ten() -> usize {
+    10
+}
+
+/// `?last=N` of them, newest first; 10 unless it says.
+pub(super) async fn decisions(
+    State(shared): State<Arc<Shared>>,
+    Query(Last { last }): Query<Last>,
+) -> Result<Response, Response> {
+    Ok(Json(take_turn(shared, move |sources| (sources.decisions)(last)).await?).into_response())
 }
 
 pub(super) async fn endpoints(State(shared): State<Arc<Shared>>) -> Result<Response, Response> {

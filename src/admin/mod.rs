@@ -30,6 +30,8 @@ pub struct Sources {
     pub ready: watch::Receiver<bool>,
     /// Every endpoint that is known or was left out, and why.
     pub endpoints: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// The last decisions, at most so many, newest first.
+    pub decisions: Arc<dyn Fn(usize) -> serde_json::Value + Send + Sync>,
     pub config: Arc<dyn Fn() -> ConfigState + Send + Sync>,
     /// Every plugin instance of the current generation.
     pub plugins: Arc<dyn Fn() -> Vec<PluginState> + Send + Sync>,
@@ -50,6 +52,7 @@ pub fn router(sources: Sources) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/debug/endpoints", get(debug::endpoints))
+        .route("/debug/decisions", get(debug::decisions))
         .route("/debug/config", get(debug::config))
         .route("/debug/plugins/state", get(debug::plugins).head(debug::only_get).fallback(debug::only_get));
     if sources.pprof {
@@ -127,6 +130,7 @@ mod tests {
             metrics,
             ready,
             endpoints: Arc::new(|| serde_json::json!([{"name": "e1"}])),
+            decisions: Arc::new(|n| serde_json::json!([n])),
             config: Arc::new(|| ConfigState {
                 effective: "plugins: []\n".into(),
                 generation: 3,

@@ -2,7 +2,10 @@
 
 pub mod check;
 pub mod engine;
+mod explain;
 pub mod pick;
+pub mod plugins;
+pub mod schema;
 pub mod serve;
 pub mod settings;
 
@@ -29,17 +32,21 @@ enum Tool {
     Check(check::Args),
     Engine(engine::Args),
     Pick(pick::Args),
+    Plugins(plugins::Args),
+    Schema(schema::Args),
 }
 
 /// Runs what the arguments ask for. The first one may name a subcommand; otherwise they are the flags of serving.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    if !matches!(args.get(1).and_then(|a| a.to_str()), Some("check" | "engine" | "pick")) {
+    if !matches!(args.get(1).and_then(|a| a.to_str()), Some("check" | "engine" | "pick" | "plugins" | "schema")) {
         return serve(&serve::Args::parse_from(args));
     }
     match Tools::parse_from(args).tool {
         Tool::Check(args) => check::run(&args, app::registry()),
         Tool::Engine(args) => tool(engine::run(args)),
         Tool::Pick(args) => tool(pick::run(args)),
+        Tool::Plugins(args) => plugins::run(&args, app::registry()),
+        Tool::Schema(args) => schema::run(&args, app::registry()),
     }
 }
 

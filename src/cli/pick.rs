@@ -14,7 +14,9 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_prost::ProstCodec;
 
-use crate::ext_proc::answer::DESTINATION;
+use crate::cli::explain;
+use crate::ext_proc::answer::{DECISION, DESTINATION, EXPLANATIONS};
+use crate::ext_proc::reading::EXPLAIN;
 use crate::ext_proc::wire::{
     HeaderMap, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse, Request, Response,
 };
@@ -52,6 +54,9 @@ pub struct Args {
     /// Only endpoints on these hosts, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
     subset: Option<Vec<String>>,
+    /// Show why: the record of the decision (the picker must run with --explain-header).
+    #[arg(long)]
+    explain: bool,
     /// How often to ask, one after another.
     #[arg(long, default_value_t = 1, value_name = "N")]
     count: u32,
@@ -94,6 +99,9 @@ impl Args {
             header(":path", self.path.as_deref().unwrap_or(path)),
             header("content-type", "application/json"),
         ];
+        if self.explain {
+            headers.push(header(EXPLAIN, "1"));
+        }
         for line in &self.header {
             let (name, value) = line.split_once(':').ok_or_else(|| anyhow!("--header: expected `name: value`"))?;
             headers.push(header(name.trim(), value.trim()));
@@ -185,11 +193,21 @@ fn print(answers: &[ProcessingResponse], took: Duration) -> anyhow::Result<()> {
             }
             _ => {}
         }
-        if let Some(metadata) = &answer.dynamic_metadata {
-            print_scores(metadata);
+        let Some(metadata) = &answer.dynamic_metadata else { continue };
+        match text_in(metadata, EXPLANATIONS, DECISION) {
+            Some(json) => print!("{}", explain::table(&serde_json::from_str(json)?)),
+            None => print_scores(metadata),
         }
     }
     if picked { Ok(()) } else { bail!("the picker ended the stream without an answer") }
+}
+
+fn text_in<'a>(metadata: &'a Struct, namespace: &str, key: &str) -> Option<&'a str> {
+    let Some(Kind::StructValue(fields)) = &metadata.fields.get(namespace)?.kind else { return None };
+    match &fields.fields.get(key)?.kind {
+        Some(Kind::StringValue(text)) => Some(text),
+        _ => None,
+    }
 }
 
 fn print_scores(metadata: &Struct) {

@@ -10,12 +10,22 @@ use crate::telemetry::log::Format;
 
 const DEPRECATED: &str = "Refused: configure metrics through engineConfigs";
 
+/// What stands below the flags in the help.
+const BESIDE_SERVING: &str = "\
+Beside serving:
+  epp check CONFIG  checks a config and prints it as it would run
+  epp pick          asks a running picker, as a direct client does
+  epp engine        plays engines, for trying things out without a GPU
+
+Each has a --help of its own. A duration is written as in 50ms or 1m30s, a size as in 64Mi.";
+
+/// Flags that are taken so that a command line from elsewhere still works.
+const NO_EFFECT: &str = "Accepted, without effect here";
+
 /// Picks an endpoint for every LLM request that Envoy, or a direct gRPC client, asks about.
-///
-/// With flags only, serves. Beside that: `epp check CONFIG` checks a config, `epp pick` asks a running picker, and
-/// `epp engine` simulates engines; each has its own --help.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "epp", args_override_self = true, disable_version_flag = true, max_term_width = 110)]
+#[command(after_help = BESIDE_SERVING)]
 pub struct Args {
     /// Port of the ext_proc service.
     #[arg(long, value_name = "PORT", default_value_t = 9002)]
@@ -27,34 +37,37 @@ pub struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 9090)]
     pub metrics_port: i64,
     /// Name of the pool, the label `name` of its metrics; `epp` if empty.
-    #[arg(long, default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub pool_name: String,
     /// Namespace of the pool; else the variable NAMESPACE, else `default`. A label only.
-    #[arg(long, default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub pool_namespace: String,
-    /// API group of the pool. Has no effect without Kubernetes.
-    #[arg(long, default_value = "inference.networking.k8s.io")]
+    /// API group of the pool; it matters only with Kubernetes.
+    #[arg(long, value_name = "GROUP", help_heading = NO_EFFECT, default_value = "inference.networking.k8s.io")]
     pub pool_group: String,
-    /// Kubernetes label selector. Checked, without effect where endpoints come from a file.
-    #[arg(long, default_value = "")]
+    /// Kubernetes label selector; checked. Endpoints come from the file that the config names.
+    #[arg(long, value_name = "SELECTOR", help_heading = NO_EFFECT, default_value = "", hide_default_value = true)]
     pub endpoint_selector: String,
-    /// Ports that go with the selector, 1 to 8 of them; repeated or separated by commas.
-    #[arg(long, value_name = "PORTS", value_parser = parse_ports, action = ArgAction::Append)]
+    /// Ports that go with the selector, 1 to 8 of them; repeated or separated by commas. Checked.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "PORTS", value_parser = parse_ports, action = ArgAction::Append)]
     pub endpoint_target_ports: Vec<Ports>,
     /// Ignore the subset hint that Envoy sends.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub disable_endpoint_subset_filter: bool,
     /// Tell the scores of all candidates in the dynamic metadata of the answer.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub emit_endpoint_scores: bool,
+    /// Answer a request with `x-llm-d-explain: 1` with the record of its decision, in metadata and a response header.
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    pub explain_header: bool,
     /// Path of the EndpointPickerConfig, YAML or JSON.
-    #[arg(long, value_name = "PATH", default_value = "")]
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub config_file: String,
     /// The EndpointPickerConfig itself; not together with --config-file.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub config_text: String,
     /// Allow plugins of stability Alpha.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub allow_experimental_plugins: bool,
     /// How often engines are asked for their metrics; at least 50ms.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "50ms")]
@@ -66,40 +79,40 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     pub metrics_staleness_threshold: Duration,
     /// TLS on the ext_proc port.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub secure_serving: bool,
     /// Directory of tls.crt and tls.key; if empty, a self-signed certificate is made.
-    #[arg(long, value_name = "DIR", default_value = "")]
+    #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
     pub cert_path: String,
     /// Take up changes of the certificate while running.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub enable_cert_reload: bool,
     /// Least TLS version: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13. Below 1.2 means 1.2.
-    #[arg(long, value_name = "VERSION", default_value = "")]
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
     pub tls_min_version: String,
     /// Cipher suites for TLS 1.2 by their IANA names, separated by commas.
-    #[arg(long, value_name = "NAMES", default_value = "", action = ArgAction::Append)]
+    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, action = ArgAction::Append)]
     pub tls_cipher_suites: Vec<String>,
     /// Answer health checks on the ext_proc port, too.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub health_checking: bool,
     /// Largest gRPC message that is received, such as 10Mi; 64Mi if empty or 0.
-    #[arg(long, value_name = "SIZE", default_value = "")]
+    #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true)]
     pub grpc_max_recv_msg_size: String,
     /// Largest gRPC message that is sent, such as 10Mi; no limit if empty or 0.
-    #[arg(long, value_name = "SIZE", default_value = "")]
+    #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true)]
     pub grpc_max_send_msg_size: String,
     /// Largest request body, such as 64Mi; a longer one is answered with 413.
     #[arg(long, value_name = "SIZE", default_value = "64Mi")]
     pub max_request_body: String,
     /// Metrics about ext_proc streams.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub enable_grpc_stream_metrics: bool,
     /// The page /debug/pprof/ on the metrics port.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub enable_pprof: bool,
-    /// Accepted; spans are exported only where the standard OTLP variables name an exporter.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    /// Spans; none are exported.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub tracing: bool,
     /// Verbosity: up to 3 info, 4 debug, 5 and more trace.
     #[arg(short = 'v', long = "v", value_name = "N", default_value_t = 2, allow_negative_numbers = true)]
@@ -107,32 +120,32 @@ pub struct Args {
     /// Overrides -v: debug, info, error, panic, or a positive number.
     #[arg(long, value_name = "LEVEL", value_parser = zap_level)]
     pub zap_log_level: Option<String>,
-    /// Accepted, without effect.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    /// See --log-format.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub zap_devel: bool,
-    /// Accepted, without effect: json or console. See --log-format.
-    #[arg(long, value_parser = PossibleValuesParser::new(["json", "console"]))]
+    /// See --log-format.
+    #[arg(long, help_heading = NO_EFFECT, value_parser = PossibleValuesParser::new(["json", "console"]))]
     pub zap_encoder: Option<String>,
-    /// Accepted, without effect.
-    #[arg(long, value_parser = PossibleValuesParser::new(["info", "error", "panic"]))]
+    /// There are no stack traces.
+    #[arg(long, help_heading = NO_EFFECT, value_parser = PossibleValuesParser::new(["info", "error", "panic"]))]
     pub zap_stacktrace_level: Option<String>,
-    /// Accepted, without effect.
-    #[arg(long, value_parser = PossibleValuesParser::new(["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]))]
+    /// Times are seconds since 1970 in JSON, and UTC in text.
+    #[arg(long, help_heading = NO_EFFECT, value_parser = PossibleValuesParser::new(["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]))]
     pub zap_time_encoding: Option<String>,
     /// How log lines look on stderr.
     #[arg(long, value_name = "json|text", default_value = "json")]
     pub log_format: Format,
-    /// Accepted: metrics are open to anyone who reaches the port.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
+    /// Metrics are open to anyone who reaches the port.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true")]
     pub metrics_endpoint_auth: bool,
-    /// Directory of tls.crt and tls.key for metrics. Checked, without effect: metrics are served in the clear.
-    #[arg(long, value_name = "DIR", default_value = "")]
+    /// Directory of tls.crt and tls.key for metrics; checked. Metrics are served in the clear.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "DIR", default_value = "", hide_default_value = true)]
     pub metrics_cert_dir: String,
-    /// CA for client certificates of metrics. Checked, without effect.
-    #[arg(long, value_name = "PATH", default_value = "")]
+    /// CA for client certificates of metrics; checked.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub metrics_client_ca_file: String,
-    /// Accepted: there is no leader without Kubernetes.
-    #[arg(long, value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    /// There is no leader without Kubernetes.
+    #[arg(long, help_heading = NO_EFFECT, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub ha_enable_leader_election: bool,
     /// How long streams are served after SIGTERM; then what is still open is cut.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]

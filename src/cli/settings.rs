@@ -50,6 +50,7 @@ impl Args {
             options: Options {
                 subset_hint: !self.disable_endpoint_subset_filter,
                 emit_scores: self.emit_endpoint_scores,
+                explain: self.explain_header,
                 max_request_body: size("max-request-body", &self.max_request_body)?.unwrap_or(usize::MAX),
             },
         })

@@ -14,7 +14,8 @@ pub const API_VERSION: &str = "llm-d.ai/v1alpha1";
 /// The kind that configs name.
 pub const KIND: &str = "EndpointPickerConfig";
 
-const DEPRECATED_API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
+/// What older configs name.
+pub const DEPRECATED_API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 const KEYS: &[&str] = &[
     "apiVersion",
     "kind",

@@ -14,6 +14,7 @@ mod mistake;
 pub mod plan;
 mod profiles;
 pub mod quantity;
+pub mod schema;
 mod section;
 
 use std::time::Duration;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
 
+use super::instances::same;
 use super::mistake::Mistake;
 
 /// A config that can run. Places in lists are indices into `plugins`.
@@ -64,6 +65,18 @@ pub struct Keys {
     /// Read if somebody writes it.
     pub optional_reads: Vec<DataKey>,
     pub writes: Vec<DataKey>,
+}
+
+impl Planned {
+    /// Whether the other one has the same name, type and parameters.
+    pub fn is_written_as(&self, other: &Self) -> bool {
+        let parameters = match (&self.parameters, &other.parameters) {
+            (Some(a), Some(b)) => same(a, b),
+            (None, None) => true,
+            (Some(node), None) | (None, Some(node)) => node.is_null(),
+        };
+        self.name == other.name && self.kind.name == other.kind.name && parameters
+    }
 }
 
 /// Why an instance is there.

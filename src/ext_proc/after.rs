@@ -156,3 +156,74 @@ impl Response {
         self.failed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use epp_plugin_api::MetricHub;
+
+    use super::*;
+    use crate::ext_proc::metrics::RequestMetrics;
+    use crate::ext_proc::wire::{HeaderMap, HeaderValue};
+    use crate::telemetry::exposition::{Format, page};
+
+    /// Lets a streamed response go by whose chunks come so long after the request, and returns the page.
+    fn streamed(chunks: &[Duration]) -> String {
+        let hub = MetricHub::default();
+        let received = Instant::now();
+        let series = RequestMetrics::new(&hub).series("m", "m", "f", 0);
+        let mut exchange = Exchange {
+            received,
+            reader: None,
+            stream: true,
+            renamed: None,
+            explanation: None,
+            load: None,
+            _running: None,
+            series,
+        };
+        let mut response = Response::new(&HttpHeaders::default(), Some(&exchange), true, received);
+        for (i, after) in chunks.iter().enumerate() {
+            response.chunk(Bytes::from_static(b"x"), i + 1 == chunks.len(), &mut exchange, received + *after);
+        }
+        response.finish(&mut exchange, received + chunks[chunks.len() - 1]);
+        page(&hub, Format::Text).expect("no collector")
+    }
+
+    fn sample(page: &str, family: &str, label: &str) -> f64 {
+        let line = page.lines().find(|l| l.starts_with(family) && l.contains(label));
+        line.and_then(|l| l.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {family} in {page}"))
+    }
+
+    #[test]
+    fn the_time_to_the_first_chunk_is_that_of_the_first() {
+        let chunks: Vec<_> = (0..11).map(|i| Duration::from_millis(200 + i * 280)).collect();
+        let page = streamed(&chunks);
+        assert_eq!(sample(&page, "llm_d_epp_request_ttft_seconds_sum", ""), 0.2);
+        assert_eq!(sample(&page, "llm_d_epp_request_ttft_seconds_count", ""), 1.0);
+        assert_eq!(sample(&page, "llm_d_epp_request_streaming_itl_seconds_count", ""), 10.0);
+    }
+
+    #[test]
+    fn a_request_of_forty_minutes_falls_in_a_finite_bucket() {
+        let page = streamed(&[Duration::from_secs(40 * 60)]);
+        assert_eq!(sample(&page, "llm_d_epp_request_duration_seconds_bucket", "le=\"1800\""), 0.0);
+        assert_eq!(sample(&page, "llm_d_epp_request_duration_seconds_bucket", "le=\"2700\""), 1.0);
+    }
+
+    #[test]
+    fn only_a_status_that_is_known_to_be_bad_is_a_failure() {
+        let failed = |status: &'static str| {
+            let header = HeaderValue {
+                key: ":status".into(),
+                value: Bytes::new(),
+                raw_value: Bytes::from_static(status.as_bytes()),
+            };
+            let message = HttpHeaders { headers: Some(HeaderMap { headers: vec![header] }), end_of_stream: false };
+            Response::new(&message, None, true, Instant::now()).failed()
+        };
+        let got = ["200", "204", "abc", "", "404", "503"].map(failed);
+        assert_eq!(got, [false, false, false, false, true, true]);
+    }
+}

@@ -17,6 +17,9 @@ pub const DESTINATION: &str = "x-gateway-destination-endpoint";
 const SCORES: &str = "x-gateway-destination-endpoint-scores";
 const REASON: &str = "x-llm-d-request-dropped-reason";
 const NAMESPACE: &str = "envoy.lb";
+/// The metadata that holds the record of the decision.
+pub const EXPLANATIONS: &str = "epp";
+pub const DECISION: &str = "decision";
 /// Most bytes of a body in one message.
 const PIECE: usize = 62_000;
 
@@ -29,12 +32,19 @@ pub struct Routing {
     pub content_length: Option<usize>,
     /// `host:port` and total of every candidate; `None` if they are not to be told.
     pub scores: Option<Vec<(String, f64)>>,
+    /// The record of the decision as JSON, if it was asked for.
+    pub explanation: Option<String>,
 }
 
 impl Routing {
     /// The changes as Envoy takes them, and the metadata that goes with them.
     pub fn into_parts(self) -> (CommonResponse, Struct) {
-        let metadata = metadata(&self.destination, self.scores);
+        let mut metadata = metadata(&self.destination, self.scores);
+        if let Some(json) = self.explanation {
+            let mut fields = Struct::default();
+            fields.fields.insert(DECISION.into(), value(Kind::StringValue(json)));
+            metadata.fields.insert(EXPLANATIONS.into(), value(Kind::StructValue(fields)));
+        }
         let mut mutation = HeaderMutation { remove_headers: self.remove, ..HeaderMutation::default() };
         mutation.set(DESTINATION, self.destination);
         if let Some(length) = self.content_length {

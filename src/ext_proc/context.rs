@@ -10,6 +10,7 @@ use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::generation::Generations;
 use crate::sched::calls::Calls;
 use crate::sched::metrics::StageMetrics;
+use crate::sched::record::Decisions;
 
 /// The parts of the picker that a stream uses.
 pub struct Context {
@@ -22,6 +23,7 @@ pub struct Context {
     /// `None` unless asked for.
     pub streams: Option<Arc<StreamMetrics>>,
     pub options: Options,
+    pub decisions: Arc<Decisions>,
     /// Whether the warning about picks from headers alone has been given.
     pub warned_of_headers_only: AtomicBool,
 }
@@ -33,6 +35,8 @@ pub struct Options {
     pub subset_hint: bool,
     /// Whether the scores of all candidates are told in the dynamic metadata.
     pub emit_scores: bool,
+    /// Whether a client that asks is told why its request went where it went.
+    pub explain: bool,
     /// Largest request body, in bytes.
     pub max_request_body: usize,
 }

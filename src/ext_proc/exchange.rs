@@ -18,6 +18,8 @@ pub struct Exchange {
     pub stream: bool,
     /// The client's name of the model and the engine's, where they differ.
     pub renamed: Option<Renamed>,
+    /// The record of the decision as JSON, until the client has been told.
+    pub explanation: Option<String>,
     /// What is given back when the request ends.
     pub load: Option<InFlight>,
     pub _running: Option<RunningGuard>,

@@ -11,8 +11,12 @@ use crate::ext_proc::wire::HttpHeaders;
 use crate::flow::refusal::Refusal;
 use crate::generation::Generation;
 
+/// Asks for the record of the decision, and carries it on the response.
+pub const EXPLAIN: &str = "x-llm-d-explain";
+
 /// Control headers: read here, never passed on. A client that sends one gets it removed.
-pub const CONTROL_HEADERS: [&str; 16] = [
+pub const CONTROL_HEADERS: [&str; 17] = [
+    EXPLAIN,
     "x-llm-d-inference-fairness-id",
     "x-gateway-inference-fairness-id",
     "x-llm-d-inference-objective",

@@ -29,6 +29,10 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Streams that a client may cancel before they are looked at; a burst of picks that are dropped at once is no attack.
 const PENDING_RESETS: usize = 1 << 16;
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How often the other end of a connection is asked whether it is still there, and how long it has to answer. A host that
+/// lost its power says nothing, and what its requests hold would be held for ever.
+const PING_EVERY: Duration = Duration::from_secs(60);
+const PING_PATIENCE: Duration = Duration::from_secs(20);
 /// Connections that may wait to be taken over.
 const BACKLOG: i32 = 1024;
 
@@ -58,6 +62,15 @@ fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// Makes a server with the HTTP/2 settings of the ext_proc port.
+pub fn http2() -> Server {
+    pinging()
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+}
+
 /// Serves streams until `stop` resolves; then lets open ones finish for as long as the caller keeps polling.
 ///
 /// # Errors
@@ -71,13 +84,7 @@ pub async fn serve(
     tasks: &Tasks,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let router = Server::builder()
-        .max_concurrent_streams(MAX_STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
-        .add_service(service)
-        .add_optional_service(health.map(|h| h.service()));
+    let router = http2().add_service(service).add_optional_service(health.map(|h| h.service()));
     router.serve_with_incoming_shutdown(accept(listener, tls, connections, tasks), stop).await
 }
 
@@ -91,10 +98,15 @@ pub async fn serve_health(
     tasks: &Tasks,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    Server::builder()
+    pinging()
         .add_service(health.service())
         .serve_with_incoming_shutdown(accept(listener, None, &Connections::default(), tasks), stop)
         .await
+}
+
+/// A server that notices when a client is gone without a word.
+fn pinging() -> Server {
+    Server::builder().http2_keepalive_interval(Some(PING_EVERY)).http2_keepalive_timeout(Some(PING_PATIENCE))
 }
 
 /// Counts the connections of the ext_proc port, so that a drain can end when nobody is left.
@@ -258,5 +270,27 @@ impl AsyncWrite for Connection {
             Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Picks of a host that lost its power were counted in flight for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_vanished_is_let_go() {
+        let listener = listen(0).expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let health = Health::serving().await;
+        tokio::spawn(async move { serve_health(listener, health, &Tasks::default(), std::future::pending()).await });
+        let mut client = TcpStream::connect(("127.0.0.1", port)).await.expect("the port is open");
+        let preface_and_settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        client.write_all(preface_and_settings).await.expect("the connection is open");
+        let mut heard = Vec::new();
+        let end = tokio::time::timeout(2 * (PING_EVERY + PING_PATIENCE), client.read_to_end(&mut heard)).await;
+        assert!(end.is_ok(), "the connection is still open");
     }
 }

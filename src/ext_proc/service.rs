@@ -1,14 +1,15 @@
 //! Room 1, the door: the gRPC service that Envoy and direct clients call, one state machine a stream.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 
-use futures_util::FutureExt;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream as _};
 use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
@@ -23,7 +24,8 @@ use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
 /// The full name of the service.
 pub const NAME: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
-const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
+/// The path of its one method.
+pub const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
 /// `ExternalProcessor` with its one method.
 #[derive(Clone)]
@@ -67,9 +69,12 @@ impl tower_service::Service<http::Request<Body>> for ExternalProcessor {
             }
             let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default())
                 .accept_compressed(CompressionEncoding::Gzip)
-                .send_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(limits.receive)
                 .max_encoding_message_size(limits.send);
+            // Many clients say that they take compressed answers; only one that compresses is worth the work.
+            if request.headers().contains_key("grpc-encoding") {
+                grpc = grpc.send_compressed(CompressionEncoding::Gzip);
+            }
             Ok(grpc.streaming(method, request).await)
         })
     }
@@ -79,73 +84,93 @@ struct Process(Arc<Context>);
 
 impl StreamingService<ProcessingRequest> for Process {
     type Response = ProcessingResponse;
-    type ResponseStream = BoxStream<'static, Result<ProcessingResponse, Status>>;
+    type ResponseStream = Answers;
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<ProcessingRequest>>) -> Self::Future {
         let open = Open {
             messages: request.into_inner(),
             counted: self.0.streams.as_ref().map(|s| s.open()),
-            stream: Stream::new(self.0.clone()),
-            failed: false,
+            waiting: Some(Box::new(Stream::new(self.0.clone()))),
+            taking: None,
         };
-        std::future::ready(Ok(Response::new(stream::unfold(open, Open::next).boxed())))
+        std::future::ready(Ok(Response::new(Answers(Some(open)))))
     }
 }
 
-/// A stream with its two ends.
-struct Open {
-    messages: Streaming<ProcessingRequest>,
-    stream: Stream,
-    counted: Option<OpenStream>,
-    failed: bool,
-}
+/// The answers of a stream. What the stream holds is given back as soon as there are no more.
+struct Answers(Option<Open>);
 
-impl Open {
-    /// The next answer: from what is ready, else from the messages that follow.
-    async fn next(mut self) -> Option<(Result<ProcessingResponse, Status>, Self)> {
-        loop {
-            if self.failed {
-                return None;
-            }
-            if let Some(answer) = self.stream.next_answer() {
-                return Some((Ok(answer), self));
-            }
-            if self.stream.is_over() {
-                self.ended(Code::Ok);
-                return None;
-            }
-            let message = match self.messages.message().await {
-                Ok(Some(message)) => message,
-                Ok(None) => {
-                    self.stream.half_closed(Instant::now());
-                    self.ended(Code::Ok);
-                    return None;
-                }
-                Err(status) => return self.fail(status),
-            };
-            let taken = AssertUnwindSafe(self.stream.take(message, Instant::now())).catch_unwind().await;
-            if taken.is_err() {
-                return self.fail(Status::internal("the picker failed on this stream"));
-            }
-        }
-    }
+impl futures_util::Stream for Answers {
+    type Item = Result<ProcessingResponse, Status>;
 
-    fn fail(mut self, status: Status) -> Option<(Result<ProcessingResponse, Status>, Self)> {
-        // The library says "out of range" of a message over the limit; clients expect what other servers say.
-        let status = match status.code() {
-            Code::OutOfRange => Status::resource_exhausted(status.message()),
-            _ => status,
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(open) = &mut self.0 else { return Poll::Ready(None) };
+        let answer = ready!(open.poll_answer(cx)).transpose();
+        let code = match &answer {
+            Some(Ok(_)) => return Poll::Ready(answer),
+            Some(Err(status)) => status.code(),
+            None => Code::Ok,
         };
-        self.failed = true;
-        self.ended(status.code());
-        Some((Err(status), self))
-    }
-
-    fn ended(&mut self, code: Code) {
-        if let Some(counted) = &mut self.counted {
+        if let Some(counted) = &mut open.counted {
             counted.ends_with(name(code));
         }
+        self.0 = None;
+        Poll::Ready(answer)
+    }
+}
+
+/// A stream with its two ends. Either the stream waits for a message, or it is taking one.
+struct Open {
+    messages: Streaming<ProcessingRequest>,
+    waiting: Option<Box<Stream>>,
+    taking: Option<Taking>,
+    counted: Option<OpenStream>,
+}
+
+/// Gives the stream back once it has taken a message, which may ask something of others. A fault in it costs this
+/// stream alone.
+type Taking = BoxFuture<'static, Result<Box<Stream>, Box<dyn Any + Send>>>;
+
+impl Open {
+    /// The next answer: from what is ready, else from the messages that follow. `None`: there are no more.
+    fn poll_answer(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Option<ProcessingResponse>, Status>> {
+        loop {
+            if let Some(taking) = &mut self.taking {
+                let taken = ready!(taking.as_mut().poll(cx));
+                self.taking = None;
+                self.waiting = Some(taken.map_err(|_| Status::internal("the picker failed on this stream"))?);
+            }
+            let Some(stream) = &mut self.waiting else { return Poll::Ready(Ok(None)) };
+            if let Some(answer) = stream.next_answer() {
+                return Poll::Ready(Ok(Some(answer)));
+            }
+            if stream.is_over() {
+                return Poll::Ready(Ok(None));
+            }
+            let Some(message) = ready!(Pin::new(&mut self.messages).poll_next(cx)) else {
+                stream.half_closed(Instant::now());
+                return Poll::Ready(Ok(None));
+            };
+            let message = message.map_err(as_others_say)?;
+            self.taking = self.waiting.take().map(|stream| taking(stream, message));
+        }
+    }
+}
+
+fn taking(mut stream: Box<Stream>, message: ProcessingRequest) -> Taking {
+    let take = async move {
+        stream.take(message, Instant::now()).await;
+        stream
+    };
+    AssertUnwindSafe(take).catch_unwind().boxed()
+}
+
+/// The library says "out of range" of a message over the limit; clients expect what other servers say.
+fn as_others_say(status: Status) -> Status {
+    match status.code() {
+        Code::OutOfRange => Status::resource_exhausted(status.message()),
+        _ => status,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use epp_plugin_api::{Call, Report, Served};
+use epp_plugin_api::{Call, InferenceRequest, Report, Served};
 use prost_types::value::Kind;
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::ext_proc::after;
 use crate::ext_proc::answer::{Routing, immediate, push_pieces, reported};
 use crate::ext_proc::context::Context;
 use crate::ext_proc::exchange::{Exchange, InFlight, Reader, Renamed};
-use crate::ext_proc::reading::{BodyChunks, ReadRequest, RequestHead, read};
+use crate::ext_proc::reading::{BodyChunks, EXPLAIN, ReadRequest, RequestHead, read};
 use crate::ext_proc::wire::{
     BodyMode, CommonResponse, HeaderMutation, HttpBody, HttpHeaders, Metadata, PhaseResponse, ProcessingRequest,
     ProcessingResponse, ProtocolConfiguration, Request, Response, TrailersResponse,
@@ -23,6 +23,7 @@ use crate::ext_proc::wire::{
 use crate::flow::refusal::Refusal;
 use crate::sched::cycle::{Inputs, Outcome};
 use crate::sched::metrics::Stage;
+use crate::sched::record::DecisionRecord;
 use crate::sched::subset::Subset;
 
 const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
@@ -112,7 +113,7 @@ impl Stream {
 
     /// Takes a message; what it is answered with can be fetched afterwards.
     pub async fn take(&mut self, message: ProcessingRequest, now: Instant) {
-        if let Some(config) = &message.protocol_config {
+        if let (Phase::Start, Some(config)) = (&self.phase, &message.protocol_config) {
             self.request_mode = RequestMode::new(config);
             self.response_mode = BodyMode::from_wire(config.response_body_mode);
         }
@@ -207,9 +208,8 @@ impl Stream {
         };
         self.cx.stages.observe(Stage::Door, now - head.received);
         let generation = self.cx.generations.load_full();
-        let began = std::time::Instant::now();
         let result = read(&mut head, body.join(), &generation);
-        self.cx.stages.observe(Stage::Parse, began.elapsed());
+        self.cx.stages.observe(Stage::Parse, now.elapsed());
         let ReadRequest { mut request, parser, rewritten } = match result {
             Ok(read) => read,
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
@@ -224,16 +224,19 @@ impl Stream {
             ledger: &self.cx.ledger,
             now,
             with_scores: self.cx.options.emit_scores,
+            generation: generation.number,
+            decisions: &self.cx.decisions,
         };
-        let outcome = match generation.pipeline.run(inputs, &*self.cx.calls).await {
-            Ok(outcome) => outcome,
+        let (outcome, record) = match generation.pipeline.run(inputs, &*self.cx.calls).await {
+            Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
 
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let body = rewritten.clone().unwrap_or_else(|| request.body.clone());
         let skip_response = request.parsed.skip_response;
-        let (routing, load) = self.routing(outcome, head);
+        let explanation = self.explanation(&request, &record);
+        let (routing, load) = self.routing(outcome, head, explanation.as_deref());
         let series =
             self.cx.metrics.series(&request.model, &request.target_model, &request.fairness_id, request.priority);
         series.accepted(body.len() as u64);
@@ -243,16 +246,25 @@ impl Stream {
             stream: request.parsed.stream,
             renamed: Renamed::new(request.model, request.target_model),
             load: Some(load),
+            explanation,
             _running: Some(series.running()),
             series,
         };
         self.phase = if skip_response { Phase::Over } else { Phase::Routed(Box::new(exchange)) };
         self.answer_request(routing, body, rewritten.is_some(), messages, trailers);
-        self.cx.metrics.request_processed(now.elapsed());
-        self.cx.stages.observe(Stage::Reply, began.elapsed());
+        let ended = Instant::now();
+        self.cx.metrics.request_processed(ended - now);
+        self.cx.stages.observe(Stage::Reply, ended - began);
     }
 
-    fn routing(&self, outcome: Outcome, head: RequestHead) -> (Routing, InFlight) {
+    /// The record as JSON, if the client asks for it and may have it.
+    fn explanation(&self, request: &InferenceRequest, record: &DecisionRecord) -> Option<String> {
+        let asked = self.cx.options.explain && request.headers.find(EXPLAIN).is_some_and(|v| v.trim() == "1");
+        // Names and numbers always make JSON.
+        asked.then(|| serde_json::to_string(record).unwrap_or_default())
+    }
+
+    fn routing(&self, outcome: Outcome, head: RequestHead, explanation: Option<&str>) -> (Routing, InFlight) {
         let mut set = outcome.headers.set;
         if head.id_is_new {
             set.push(("x-request-id".into(), head.id));
@@ -262,7 +274,14 @@ impl Stream {
         let scores = self.cx.options.emit_scores.then_some(outcome.scores);
         let scores = scores.map(|s| s.into_iter().map(|(meta, total)| (meta.host_port.clone(), total)).collect());
         tracing::debug!(endpoint = outcome.target.host_port, "endpoint picked");
-        let routing = Routing { destination: outcome.destination, set, remove, content_length: None, scores };
+        let routing = Routing {
+            destination: outcome.destination,
+            set,
+            remove,
+            content_length: None,
+            scores,
+            explanation: explanation.map(str::to_owned),
+        };
         (routing, InFlight { held: outcome.held, _charge: outcome.charge })
     }
 
@@ -317,7 +336,8 @@ impl Stream {
         let at = epp_plugin_api::EndpointIdx(fastrand::u32(..snapshot.rows() as u32));
         let set = if head.id_is_new { vec![("x-request-id".into(), head.id)] } else { Vec::new() };
         let destination = snapshot.meta(at).host_port.clone();
-        let routing = Routing { destination, set, remove: head.to_remove, content_length: None, scores: None };
+        let routing =
+            Routing { destination, set, remove: head.to_remove, content_length: None, scores: None, explanation: None };
         drop(snapshot);
         let exchange = Exchange {
             received: head.received,
@@ -326,6 +346,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: None,
+            explanation: None,
             _running: None,
         };
         self.phase = Phase::Routed(Box::new(exchange));
@@ -351,12 +372,15 @@ impl Stream {
             ledger: &self.cx.ledger,
             now,
             with_scores: self.cx.options.emit_scores,
+            generation: generation.number,
+            decisions: &self.cx.decisions,
         };
-        let outcome = match generation.pipeline.run(inputs, &*self.cx.calls).await {
-            Ok(outcome) => outcome,
+        let (outcome, record) = match generation.pipeline.run(inputs, &*self.cx.calls).await {
+            Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
         };
-        let (routing, load) = self.routing(outcome, head);
+        let explanation = self.explanation(&request, &record);
+        let (routing, load) = self.routing(outcome, head, explanation.as_deref());
         let series = self.cx.metrics.series("", &request.target_model, &request.fairness_id, request.priority);
         series.accepted(0);
         let reader = generation.parsers.resolve(&request.path);
@@ -366,6 +390,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: Some(load),
+            explanation,
             _running: Some(series.running()),
             series,
         };
@@ -387,10 +412,15 @@ impl Stream {
         let bodies_are_seen = self.response_mode != BodyMode::None;
         let mut response = Box::new(after::Response::new(message, exchange.as_deref(), bodies_are_seen, now));
         let mut mutation = HeaderMutation::default();
+        if response.rewrites() && !message.end_of_stream {
+            // It is the length of a body with the engine's name of the model.
+            mutation.remove_headers.push("content-length".into());
+        }
         mutation.set(SEEN_MARK, "true");
         if let Some(exchange) = &mut exchange {
             let mut set = Vec::new();
             exchange.response_headers(&served(metadata), &mut set);
+            set.extend(exchange.explanation.take().map(|json| (EXPLAIN.to_owned(), json)));
             set.into_iter().for_each(|(key, value)| mutation.set(key, value));
             if message.end_of_stream {
                 response.finish(exchange, now);
@@ -515,3 +545,6 @@ fn subset_hint(metadata: &Metadata) -> Option<Subset> {
         _ => None,
     })))
 }
+
+#[cfg(test)]
+mod tests;

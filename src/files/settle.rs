@@ -67,7 +67,8 @@ impl Settle {
         let quiet = match self.state {
             Sign::Writing => QUIET_OPEN,
             _ if self.empty => QUIET_OPEN,
-            Sign::Moved if impatient && self.moves_only => Duration::ZERO,
+            // What was renamed into place is whole: there is nothing to wait for.
+            Sign::Moved if self.moves_only => Duration::ZERO,
             Sign::Closed | Sign::Moved if impatient => QUIET_AT_LAST,
             Sign::Touched | Sign::Closed | Sign::Moved => QUIET,
         };
@@ -105,7 +106,8 @@ mod tests {
     #[test]
     fn waits_by_what_the_last_sign_says() {
         assert_eq!(due_after(&[(0, Touched)]), 50);
-        assert_eq!(due_after(&[(0, Moved)]), 50);
+        assert_eq!(due_after(&[(0, Moved)]), 0);
+        assert_eq!(due_after(&[(0, Moved), (1, Touched)]), 50);
         assert_eq!(due_after(&[(0, Writing), (1, Closed)]), 50);
         assert_eq!(due_after(&[(0, Closed), (1, Writing)]), 500);
         assert_eq!(due_after(&[(0, Writing), (1, Touched)]), 500);

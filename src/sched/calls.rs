@@ -17,3 +17,15 @@ pub trait Calls: Send + Sync {
     /// Posts JSON and forgets about it.
     fn send(&self, call: Call);
 }
+
+/// Refuses every call: for pipelines whose plugins ask nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCalls;
+
+impl Calls for NoCalls {
+    fn post(&self, call: Call) -> Answer<'_> {
+        Box::pin(std::future::ready(Err(format!("{}: no calls are made here", call.url))))
+    }
+
+    fn send(&self, _call: Call) {}
+}

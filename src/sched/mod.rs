@@ -4,8 +4,10 @@
 pub mod calls;
 pub mod cycle;
 pub mod failures;
+pub mod laps;
 pub mod metrics;
 pub mod pipeline;
 pub mod profile;
+pub mod record;
 pub mod scratch;
 pub mod subset;

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use crate::config::plan::{Plan, Planned};
 use crate::sched::failures::ProducerFailures;
 use crate::sched::metrics::{SchedMetrics, StageMetrics, Timer};
-use crate::sched::profile::{Profile, Weighted};
+use crate::sched::profile::{Names, Profile, Weighted};
 use crate::sched::scratch::ScratchPool;
 
 /// Producers, profiles and their handler, ready to run.
@@ -57,6 +57,12 @@ impl Pipeline {
             .iter()
             .map(|profile| Profile {
                 name: profile.name.clone(),
+                names: Names {
+                    profile: profile.name.as_str().into(),
+                    filters: profile.filters.iter().map(|&at| plugin(at).name.as_str().into()).collect(),
+                    scorers: profile.scorers.iter().map(|&(at, _)| plugin(at).name.as_str().into()).collect(),
+                    picker: plugin(profile.picker).name.as_str().into(),
+                },
                 filters: profile
                     .filters
                     .iter()

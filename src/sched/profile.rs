@@ -1,19 +1,28 @@
 //! One scheduling profile: its filters, its scorers with their weights, its picker.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use epp_plugin_api::{Cycle, EndpointIdx, Filter, Picker, ProfileRun, Scorer};
 
+use crate::sched::laps::Laps;
 use crate::sched::metrics::Timer;
 use crate::sched::scratch::Work;
 
 /// A profile ready to run.
 pub struct Profile {
     pub name: String,
+    pub names: Names,
     pub filters: Vec<(Arc<dyn Filter>, Timer)>,
     pub scorers: Vec<Weighted>,
     pub picker: (Arc<dyn Picker>, Timer),
+}
+
+/// The names of a profile and of its plugins, for records.
+pub struct Names {
+    pub profile: Arc<str>,
+    pub filters: Vec<Arc<str>>,
+    pub scorers: Vec<Arc<str>>,
+    pub picker: Arc<str>,
 }
 
 /// A scorer and what its score is multiplied by.
@@ -25,16 +34,19 @@ pub struct Weighted {
 
 impl Profile {
     /// Runs the profile on all candidates. Leaves who got past the filters in `work.left`, and their totals in
-    /// `work.totals`.
-    pub fn run(&self, cx: &Cycle<'_>, work: &mut Work) -> ProfileRun {
+    /// `work.totals`. Each plugin is one of the laps.
+    pub fn run(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> ProfileRun {
         let mut picked = work.spare_targets();
-        let Work { columns, candidates, left, totals, scores, rng, .. } = work;
+        let Work { columns, candidates, left, totals, scores, rng, trail, .. } = work;
+        trail.reset();
         left.copy_from(candidates);
         for (filter, timer) in &self.filters {
             if left.is_empty() {
                 break;
             }
-            timed(timer, || filter.filter(cx, columns, left));
+            filter.filter(cx, columns, left);
+            timer.observe(laps.lap());
+            trail.filtered(left);
         }
         let rows = cx.snapshot.rows();
         totals.clear();
@@ -43,11 +55,14 @@ impl Profile {
             for Weighted { scorer, weight, timer } in &self.scorers {
                 scores.clear();
                 scores.resize(rows, 0.0);
-                timed(timer, || scorer.score(cx, columns, left, scores));
+                scorer.score(cx, columns, left, scores);
                 add(totals, scores, *weight);
+                timer.observe(laps.lap());
+                trail.scored(scores);
             }
             let (picker, timer) = &self.picker;
-            timed(timer, || picker.pick(left, totals, rng, &mut picked));
+            picker.pick(left, totals, rng, &mut picked);
+            timer.observe(laps.lap());
         }
         if picked.is_empty() {
             work.give_back(picked);
@@ -69,13 +84,6 @@ fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
         let score = if score > 0.0 { score.min(1.0) } else { 0.0 };
         *total += score * weight;
     }
-}
-
-fn timed<T>(timer: &Timer, f: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
-    let result = f();
-    timer.observe(began.elapsed());
-    result
 }
 
 #[cfg(test)]

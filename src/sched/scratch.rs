@@ -5,6 +5,8 @@ use std::ops::{Deref, DerefMut};
 use epp_plugin_api::{Candidates, Columns, EndpointIdx, ProfileRun, Runs, Targets};
 use parking_lot::Mutex;
 
+use crate::sched::record::Trail;
+
 /// Buffers for one request in rooms 4 to 6.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -36,6 +38,7 @@ pub struct Work {
     /// Who was left, with their totals, in each profile that ran; by the place of the profile.
     pub scored: Vec<Vec<(EndpointIdx, f64)>>,
     pub rng: fastrand::Rng,
+    pub trail: Trail,
     spare: Vec<Targets>,
 }
 

@@ -82,7 +82,7 @@ fn six_scorers(c: &mut Criterion) {
     let (board, request, scorers) = (board(), request(), scorers(&slots, &metrics));
     let columns = columns(&slots);
     let load = Load { waiting: board.waiting(), running: board.running(), kv_usage: board.kv_usage() };
-    let cx = Cycle { snapshot: &board, request: &request, load, now: request.received };
+    let cx = Cycle { snapshot: &board, request: &request, load, peer: None, now: request.received };
     let all = Candidates::all(ENDPOINTS as usize);
     let mut half = all.clone();
     half.retain(|idx| idx.0 % 2 == 0);

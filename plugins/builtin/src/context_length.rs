@@ -20,6 +20,7 @@ use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, EndpointMeta, Filter, Instance, Kind, PluginType, RequestKey,
     Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::TokenizedPrompt;
@@ -33,14 +34,15 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "context-length-aware",
     summary: "Prefers, and if asked to keeps, endpoints that are made for prompts as long as this one.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The key of the label with the range. Not empty. Default `llm-d.ai/context-length-range`.
+    #[schemars(length(min = 1))]
     label: String,
     /// Whether endpoints of another range are taken out. Default false.
     enable_filtering: bool,

@@ -15,6 +15,7 @@ mod per_row;
 pub mod pickers;
 pub mod producers;
 pub mod registry;
+mod schema;
 pub mod scorers;
 mod session;
 mod topology;

@@ -31,6 +31,8 @@ pub static REGISTRY: &[&PluginType] = &[
     &parsers::openai::TYPE,
     &parsers::passthrough::TYPE,
     &parsers::sglanghttp::TYPE,
+    &parsers::vertexai::TYPE,
+    &parsers::vllmgrpc::TYPE,
     &parsers::vllmhttp::TYPE,
     &pickers::max_score::TYPE,
     &pickers::random::TYPE,

@@ -73,6 +73,15 @@ mod tests {
         assert!(keys_of(&[], 16, 9).is_empty());
     }
 
+    /// Hashing all that stands before each block again would take minutes here.
+    #[test]
+    fn a_prompt_of_a_million_tokens_is_hashed_once() {
+        let tokens: Vec<u32> = (0..1_000_000).collect();
+        let keys = keys_of(&tokens, 16, usize::MAX);
+        assert_eq!(keys.len(), 62_500);
+        assert_eq!(keys[..6_250], keys_of(&tokens[..100_000], 16, usize::MAX));
+    }
+
     #[test]
     fn every_block_size_chains_alike() {
         let bytes: Vec<u8> = (0..=255).cycle().take(700).collect();

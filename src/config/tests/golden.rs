@@ -18,6 +18,11 @@ fn golden(name: &str) {
 }
 
 #[test]
+fn demo() {
+    golden("demo");
+}
+
+#[test]
 fn load_balancing() {
     golden("load-balancing");
 }
@@ -50,6 +55,13 @@ fn every_sample_is_tested() {
     names.sort();
     assert_eq!(
         names,
-        ["load-balancing.yaml", "prefix-affinity.yaml", "rl-persistent.yaml", "rl-rollouts.yaml", "rl-sglang.yaml"]
+        [
+            "demo.yaml",
+            "load-balancing.yaml",
+            "prefix-affinity.yaml",
+            "rl-persistent.yaml",
+            "rl-rollouts.yaml",
+            "rl-sglang.yaml"
+        ]
     );
 }

@@ -24,6 +24,7 @@ use epp_plugin_api::{
     BuildContext, BuildError, CustomMetric, EngineMapping, ExtractorSpec, Instance, Kind, NodeError, PluginType,
     Selector, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{engines, selector};
@@ -36,7 +37,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "core-metrics-extractor",
     summary: "Says under which names each kind of engine shows its load.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
@@ -44,7 +45,7 @@ pub static TYPE: PluginType = PluginType {
 const PROVIDED: [&str; 5] =
     ["KVCacheUsagePercent", "WaitingQueueSize", "RunningRequestsSize", "ActiveModels", "WaitingModels"];
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The endpoint label that names the engine. Default `llm-d.ai/engine-type`.
@@ -65,10 +66,12 @@ impl Default for Config {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["name"]))]
 struct Engine {
-    /// The value of the label. Required; not `default`.
+    /// The value of the label; not `default`. Required.
+    #[schemars(length(min = 1))]
     name: String,
     /// Requests that wait.
     queued_requests_spec: String,
@@ -110,12 +113,15 @@ impl Default for Engine {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["attributeKey", "metricSpec"]))]
 struct Custom {
-    /// The key by which plugins ask for it. Required, once an engine.
+    /// The key by which plugins ask for it; once an engine. Required.
+    #[schemars(length(min = 1))]
     attribute_key: String,
     /// The series. Required.
+    #[schemars(length(min = 1))]
     metric_spec: String,
 }
 

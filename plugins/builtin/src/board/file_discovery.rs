@@ -6,6 +6,7 @@
 //! ```
 
 use epp_plugin_api::{BuildContext, BuildError, DiscoverySpec, Instance, Kind, PluginType, Stability};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The registry's line for this plugin.
@@ -16,14 +17,16 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "file-discovery",
     summary: "Finds the endpoints in a YAML file and follows its changes.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["path"]))]
 struct Config {
     /// The endpoints file; relative to the working directory. Required.
+    #[schemars(length(min = 1), example = &"endpoints.yaml")]
     path: String,
     /// Whether changes of the file are taken up while running. Default true.
     watch_file: bool,

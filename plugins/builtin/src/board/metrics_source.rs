@@ -16,6 +16,7 @@
 use std::time::Duration;
 
 use epp_plugin_api::{BuildContext, BuildError, Instance, Kind, NodeError, PluginType, SourceSpec, Stability};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::duration;
@@ -28,18 +29,20 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "metrics-data-source",
     summary: "Asks engines for their page of metrics.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    /// `http` or `https`. Default `http`.
+    /// The protocol of the page. Default `http`.
+    #[schemars(extend("enum" = ["http", "https"]))]
     scheme: String,
     /// The path of the page; characters that a path cannot hold are percent-encoded. Default `/metrics`.
     path: String,
-    /// The port, 1 to 65535, for all endpoints. Default: each endpoint's own.
+    /// The port of the page, for all endpoints. 1 to 65535. Default: each endpoint's own.
+    #[schemars(range(min = 1, max = 65535))]
     port: Option<i64>,
     /// Whether any certificate is accepted. Default true.
     insecure_skip_verify: bool,
@@ -50,6 +53,7 @@ struct Config {
     /// The key of that certificate, PEM.
     client_key_path: String,
     /// How often a page is asked for, as `1s`. Default: at the base interval.
+    #[schemars(schema_with = "crate::schema::duration")]
     interval: Option<String>,
 }
 

@@ -26,6 +26,7 @@ use epp_plugin_api::{
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -39,20 +40,24 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "utilization-detector",
     summary: "Says how full the pool is by its engines' queues and KV caches.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How many waiting requests make an endpoint full. Above 0. Default 5.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     queue_depth_threshold: i64,
     /// Which share of the KV cache in use makes an endpoint full. Above 0, at most 1. Default 0.8.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
     kv_cache_util_threshold: f64,
     /// How long what an engine said counts here. Above 0. Default `200ms`.
+    #[schemars(schema_with = "crate::schema::duration")]
     metrics_staleness_threshold: String,
     /// How far above the thresholds the filter still keeps an endpoint, as a share of them. Default 0.
+    #[schemars(range(min = 0))]
     headroom: f64,
 }
 

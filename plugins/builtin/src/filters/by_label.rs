@@ -14,6 +14,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, Filter, Instance, Kind, PluginType, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::by_membership::ByMembership;
@@ -26,16 +27,19 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: Some("label-selector-filter"),
     reported: "by-label",
     summary: "Keeps the endpoints whose label has one of the listed values.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["label"]))]
 struct Config {
     /// The key of the label. Required.
+    #[schemars(length(min = 1), example = &"zone")]
     label: String,
     /// The values that stay. Required unless `allowsNoLabel` is set.
+    #[schemars(example = ["a", "b"])]
     valid_values: Vec<String>,
     /// Whether endpoints without the label stay. Default false.
     allows_no_label: bool,

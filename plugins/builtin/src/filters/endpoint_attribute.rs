@@ -19,6 +19,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, Filter, Instance, Kind, PluginType, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::custom::CustomKey;
@@ -31,14 +32,16 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "endpoint-attribute-filter",
     summary: "Keeps the endpoints whose engine shows a number below, above or at a threshold.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["attribute", "algorithm"]))]
 struct Config {
     /// The key of the number. Required; with a slash in it the producer is required, too.
+    #[schemars(length(min = 1), example = &"temperature")]
     attribute: String,
     /// The instance that reads it off the engine. Default `core-metrics-extractor`.
     producer: Option<String>,
@@ -46,41 +49,45 @@ struct Config {
     on_missing: OnMissing,
     /// Whether all stay where nobody would. Default false.
     fallback_on_empty: bool,
+    /// What decides. Required.
+    #[schemars(example = serde_json::json!({"type": "threshold", "threshold": {"operator": "LessThan", "value": 80}}))]
     algorithm: Algorithm,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 enum OnMissing {
     #[default]
     Pass,
     Fail,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["type", "threshold"]))]
 struct Algorithm {
     /// Always `threshold`. Required.
     r#type: Option<AlgorithmType>,
-    /// Required.
+    /// What the number is compared to. Required.
     threshold: Option<Threshold>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 enum AlgorithmType {
     Threshold,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["operator"]))]
 struct Threshold {
     /// How the number compares to `value` where an endpoint stays. Required.
     operator: Option<Operator>,
-    /// Default 0.
+    /// What it is compared to. Default 0.
     value: f64,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 enum Operator {
     LessThan,
     LessThanOrEqual,

@@ -21,6 +21,7 @@ use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, EndpointMeta, Filter, Instance, Kind, NodeError, PluginType,
     Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::by_membership::ByMembership;
@@ -33,7 +34,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "label-selector-filter",
     summary: "Keeps the endpoints that a Kubernetes label selector matches.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
@@ -45,11 +46,11 @@ pub static ALIAS: PluginType = PluginType {
     replaced_by: Some("label-selector-filter"),
     reported: "by-label-selector",
     summary: "Keeps the endpoints that a Kubernetes label selector matches.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// Labels with the value that they must have.
@@ -58,12 +59,14 @@ struct Config {
     match_expressions: Vec<Expression>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["key", "operator"]))]
 struct Expression {
     /// The key of a label.
     key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    /// How the label and the values go together.
+    #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
     operator: String,
     /// At least one for `In` and `NotIn`, none for the others.
     values: Vec<String>,

@@ -26,6 +26,7 @@ use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Filter, Instance, Kind, NodeError, PluginType,
     Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Chance;
@@ -39,25 +40,29 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "prefix-cache-affinity-filter",
     summary: "Keeps the endpoints that have most of the prompt in their KV cache, unless they are too busy.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The share of the prompt from which on an endpoint counts as having it. At most 1; 0 and less turn the filter
     /// off. Default 0.8.
+    #[schemars(range(max = 1))]
     affinity_threshold: f64,
-    /// How often all stay, 0 to 1. Default 0.
+    /// How often all stay, as a share. 0 to 1. Default 0.
+    #[schemars(range(min = 0, max = 1))]
     exploration_probability: f64,
     /// By how much later, in milliseconds, a cached endpoint may answer than another. 0 or more; 0: however much.
     /// Default 18000.
     #[serde(rename = "maxTTFTPenaltyMs")]
+    #[schemars(range(min = 0))]
     max_ttft_penalty_ms: f64,
     /// Where the time to the first token comes from. Default `prefillThroughput`.
     ttft_source: TtftSource,
     /// Prompt tokens that an endpoint computes in a second. Above 0 where it is needed. Default 15928.
+    #[schemars(range(min = 0))]
     peak_prefill_throughput: f64,
     /// The instance that knows what is cached. Default `approx-prefix-cache-producer`.
     prefix_match_info_producer_name: String,
@@ -67,7 +72,7 @@ struct Config {
     in_flight_load_producer_name: String,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 enum TtftSource {
     PrefillThroughput,

@@ -34,7 +34,7 @@ const fn plugin_type(name: &'static str) -> PluginType {
         replaced_by: None,
         reported: name,
         summary: "Keeps the endpoint that the request's session belongs to.",
-        schema: None,
+        schema: Some(crate::schema::of::<crate::session::config::Config>),
         build,
     }
 }

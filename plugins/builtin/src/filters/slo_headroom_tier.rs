@@ -16,6 +16,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Filter, Instance, Kind, PluginType, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Chance;
@@ -29,14 +30,15 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "slo-headroom-tier-filter",
     summary: "Keeps the endpoints that are predicted to meet both latency objectives.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
-    /// How often the other endpoints are tried instead, 0 to 1. Default 0.01.
+    /// How often the other endpoints are tried instead, as a share. 0 to 1. Default 0.01.
+    #[schemars(range(min = 0, max = 1))]
     epsilon_explore_neg: f64,
     /// The instance that predicts. Default `predicted-latency-producer`.
     latency_prediction_info_producer_name: String,

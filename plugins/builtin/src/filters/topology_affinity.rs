@@ -16,6 +16,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Filter, Instance, Kind, PluginType, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::Topology;
@@ -29,11 +30,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "topology-affinity-filter",
     summary: "Keeps the endpoints that stand near the one that another stage was given to.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// What an endpoint must at least share with the peer. Default `host`.
@@ -42,7 +43,7 @@ struct Config {
     topology_producer_name: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 enum MinAffinity {
     #[default]

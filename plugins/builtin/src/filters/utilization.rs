@@ -21,6 +21,7 @@ use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Filter, Instance, Kind, NodeError, PluginType,
     Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::InFlight;
@@ -33,14 +34,16 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "utilization-filter",
     summary: "Keeps the endpoints that are below every given limit.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["conditions"]))]
 struct Config {
     /// The limits. At least one.
+    #[schemars(example = serde_json::json!([{"metric": "waiting-queue", "maxValue": 10}]))]
     conditions: Vec<Condition>,
     /// Whether all stay where nobody would. Default false.
     fallback_on_empty: bool,
@@ -48,16 +51,18 @@ struct Config {
     in_flight_load_producer_name: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["metric", "maxValue"]))]
 struct Condition {
     /// What is measured. Required.
     metric: Option<Metric>,
     /// The most at which an endpoint stays. Required; 0 or more, for `kv-cache-utilization` at most 1.
+    #[schemars(range(min = 0))]
     max_value: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Metric {
     ActiveRequests,

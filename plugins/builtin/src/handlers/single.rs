@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    BuildContext, BuildError, Columns, Cycle, Decision, HandlerError, HeaderEdits, Instance, Kind, Next, PluginType,
-    ProfileHandler, ProfileRun, Runs, Stability,
+    BuildContext, BuildError, Columns, Cycle, Decision, HandlerError, Instance, Kind, Next, PluginType, ProfileHandler,
+    ProfileRun, Runs, Stability,
 };
 
 /// The registry's line for this plugin.

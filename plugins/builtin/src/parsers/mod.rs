@@ -11,19 +11,23 @@
 
 pub mod anthropic;
 mod draft;
+mod grpc;
 pub mod openai;
 pub mod passthrough;
 mod response;
 pub mod sglanghttp;
+pub mod vertexai;
+pub mod vllmgrpc;
 pub mod vllmhttp;
 
 use std::sync::Arc;
 
 use epp_plugin_api::{BuildContext, BuildError, Instance, ParseError, Parser};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Parsers have no parameters; any is a mistake.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NoParameters {}
 
@@ -36,5 +40,7 @@ fn refuse<T>(why: impl std::fmt::Display) -> Result<T, ParseError> {
     Err(ParseError(why.to_string()))
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod testing;

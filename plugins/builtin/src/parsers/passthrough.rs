@@ -11,7 +11,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "passthrough-parser",
     summary: "Takes any request and reads nothing of it.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, Passthrough),
 };
 

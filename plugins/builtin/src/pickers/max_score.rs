@@ -22,7 +22,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "max-score-picker",
     summary: "Picks the endpoints with the highest totals, ties by chance.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::Config>),
     build,
 };
 

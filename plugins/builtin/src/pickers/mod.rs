@@ -5,10 +5,11 @@ pub mod random;
 pub mod weighted_random;
 
 use epp_plugin_api::{BuildContext, BuildError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The parameters that every picker has.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How many endpoints to answer, best first; fewer if there are fewer candidates. Zero and less count as 1.

@@ -21,7 +21,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "random-picker",
     summary: "Picks endpoints by chance, whatever their totals.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::Config>),
     build,
 };
 

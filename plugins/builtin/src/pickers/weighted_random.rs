@@ -26,7 +26,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "weighted-random-picker",
     summary: "Picks endpoints by chance in proportion to their totals.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::Config>),
     build,
 };
 

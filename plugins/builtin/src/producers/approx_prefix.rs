@@ -25,6 +25,7 @@ use epp_plugin_api::{
 use epp_prefix_index::keys::{chain_keys, chain_seed};
 use epp_prefix_index::matches::Matches;
 use epp_prefix_index::{Limits, Owner, PrefixIndex};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::prefix_metrics::PrefixMetrics;
@@ -50,7 +51,7 @@ const fn plugin_type(
         replaced_by: None,
         reported: name,
         summary: "Knows which endpoints were sent the beginning of the prompt before.",
-        schema: None,
+        schema: Some(crate::schema::of::<Config>),
         build,
     }
 }
@@ -64,7 +65,7 @@ const MOST_PROMPTS: usize = 1024;
 /// The profile whose first choice also computes the prompt.
 const PREFILL: &str = "prefill";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// Whether block size and capacity are what engines say, where they do. Default true.
@@ -74,10 +75,12 @@ struct Config {
     /// The old name of `blockSizeTokens`; counts where that is not set.
     block_size: i64,
     /// At most so many blocks of a prompt count, if `maxPrefixTokensToMatch` is 0; 0: all. Default 2048.
+    #[schemars(range(min = 0))]
     max_prefix_blocks_to_match: i64,
     /// At most so many tokens of a prompt count, in whole blocks. Default 131072.
+    #[schemars(range(min = 0))]
     max_prefix_tokens_to_match: i64,
-    /// How many blocks an endpoint keeps otherwise. Default, and for 0 and less, 31250.
+    /// How many blocks an endpoint keeps otherwise. 0 and less count as the default. Default 31250.
     lru_capacity_per_server: i64,
 }
 

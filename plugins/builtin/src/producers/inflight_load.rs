@@ -23,6 +23,7 @@ use epp_plugin_api::{
     Attribute, BuildContext, BuildError, Charge, ColumnKey, Columns, Cycle, EndpointId, EndpointIdx, Held, Instance,
     Kind, Ledger, NodeError, Picked, PluginType, Producer, RequestKey, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::inflight_metrics::{Gauges, InFlightMetrics};
@@ -36,21 +37,23 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "inflight-load-producer",
     summary: "Counts requests and tokens in flight from this picker.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
 /// The profile whose work is done when the answer begins.
 const PREFILL: &str = "prefill";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// Whether the answer's expected tokens count, until the stream ends. Default false.
     add_estimated_output_tokens: bool,
     /// Tokens of the answer for one of the prompt. 0 or more. Default 1.5.
+    #[schemars(range(min = 0))]
     output_ratio: f64,
     /// At most so many tokens are expected of an answer. 0 or more. Default: no limit.
+    #[schemars(range(min = 0))]
     max_estimated_output_tokens: Option<i64>,
     /// The instance that knows what is cached. Default: `approx-prefix-cache-producer`, if there is one.
     prefix_match_info_producer_name: String,

@@ -19,6 +19,7 @@ use epp_plugin_api::{
     Picked, Piece, PluginType, Producer, RequestKey, Stability,
 };
 use parking_lot::RwLock;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -35,7 +36,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "mm-embeddings-cache-producer",
     summary: "Knows which endpoints have encoded the request's images, videos and sounds before.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
@@ -46,7 +47,7 @@ const MOST_KEPT: i64 = 1 << 20;
 /// So many items of one request count.
 const MOST_ITEMS: usize = 4096;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How large the encoder cache of an endpoint is. Default, and for zero and less, 4096.

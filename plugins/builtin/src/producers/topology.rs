@@ -18,6 +18,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, ColumnKey, Columns, Cycle, EndpointMeta, Instance, Kind, PluginType, Producer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::Topology;
@@ -31,11 +32,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "topology-extractor",
     summary: "Reads from labels where endpoints stand.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The label that names the host. Default `kubernetes.io/hostname`.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::InFlight;
@@ -30,11 +31,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "active-request-scorer",
     summary: "Prefers endpoints with few requests in flight from this picker.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// Up to how many requests in flight an endpoint counts as idle. Less than 0 counts as 0, the default.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::custom::CustomKey;
@@ -32,29 +33,35 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "endpoint-attribute-scorer",
     summary: "Prefers endpoints whose engine shows a low, or a high, number.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["attributeKey", "algorithm"]))]
 struct Config {
     /// The key of the number. Required; with a slash in it the producer is required, too.
+    #[schemars(length(min = 1), example = &"temperature")]
     attribute_key: String,
     /// The instance that reads it off the engine. Default `core-metrics-extractor`.
     producer: Option<String>,
+    /// What a number is worth. Required.
+    #[schemars(example = serde_json::json!({"type": "linear_lower_is_better"}))]
     algorithm: Algorithm,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["type"]))]
 struct Algorithm {
     /// Which end of the range is the good one. Required.
     r#type: Option<Better>,
+    /// What numbers are measured against.
     normalization: Normalization,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 enum Better {
     #[serde(rename = "linear_lower_is_better")]
     Lower,
@@ -62,7 +69,7 @@ enum Better {
     Higher,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Normalization {
     /// Measures against these numbers.
@@ -71,16 +78,16 @@ struct Normalization {
     adaptive_range: Option<AdaptiveRange>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct FixedRange {
-    /// Default 0.
+    /// The lower end. Default 0.
     min: f64,
-    /// Above `min`. Default 0.
+    /// The upper end; above `min`. Default 0.
     max: f64,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct AdaptiveRange {}
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The registry's line for this plugin.
@@ -23,16 +24,19 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "header-label-affinity-scorer",
     summary: "Prefers endpoints whose label is what a header of the request says.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("required" = ["headerName", "labelKey"]))]
 struct Config {
     /// The header. Required.
+    #[schemars(length(min = 1), example = &"x-zone")]
     header_name: String,
     /// The key of the label. Required.
+    #[schemars(length(min = 1), example = &"zone")]
     label_key: String,
 }
 

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::{LatencyPrediction, PrefixMatch};
@@ -42,11 +43,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "latency-scorer",
     summary: "Prefers endpoints by how far their predicted latencies keep below the objectives.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How much the time to first token counts. Default 0.8.

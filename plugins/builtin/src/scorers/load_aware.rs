@@ -14,6 +14,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The registry's line for this plugin.
@@ -24,13 +25,13 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "load-aware-scorer",
     summary: "Prefers engines in which few requests wait, on an absolute scale.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
 const DEFAULT_THRESHOLD: i64 = 128;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// From how many waiting requests on an endpoint scores 0. Zero and less count as the default, 128.

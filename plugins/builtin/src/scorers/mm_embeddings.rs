@@ -13,6 +13,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::EncoderMatch;
@@ -25,11 +26,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "mm-embeddings-cache-scorer",
     summary: "Prefers endpoints that have encoded the request's images, videos and sounds before.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The instance that knows what is encoded. Default `mm-embeddings-cache-producer`.

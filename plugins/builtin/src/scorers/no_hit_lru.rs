@@ -21,6 +21,7 @@ use epp_plugin_api::{
     Picked, PluginType, Producer, RequestKey, Scorer, Stability,
 };
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::used_order::UsedOrder;
@@ -34,7 +35,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "no-hit-lru-scorer",
     summary: "Spreads prompts that nobody has cached over the endpoints, the longest unused first.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
@@ -42,7 +43,7 @@ const DEFAULT_SIZE: i64 = 1024;
 /// The profile whose pick also computes the prompt.
 const PREFILL: &str = "prefill";
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// How many endpoints are remembered. Default, and for zero and less, 1024.

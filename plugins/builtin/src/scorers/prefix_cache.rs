@@ -18,6 +18,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::PrefixMatch;
@@ -36,17 +37,18 @@ const fn plugin_type(name: &'static str, stability: Stability) -> PluginType {
         replaced_by: None,
         reported: name,
         summary: "Prefers endpoints that have the beginning of the prompt in their KV cache.",
-        schema: None,
+        schema: Some(crate::schema::of::<Config>),
         build,
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The instance that knows what is cached. Default: `approx-prefix-cache-producer`.
     prefix_match_info_producer_name: String,
-    /// How much the length of the match counts against its share of the prompt, 0 to 1. Default 0.
+    /// How much the length of the match counts against its share of the prompt. 0 to 1. Default 0.
+    #[schemars(range(min = 0, max = 1))]
     match_length_weight: f64,
     /// The length of a match, in tokens, that counts in full. Default 8192.
     match_length_scale_tokens: i64,

@@ -36,7 +36,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "session-affinity-scorer",
     summary: "Prefers the endpoint that the request's session belongs to.",
-    schema: None,
+    schema: Some(crate::schema::of::<crate::session::config::Config>),
     build,
 };
 

@@ -17,6 +17,7 @@ use epp_plugin_api::{
     Attribute, BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Instance, Kind, PluginType, Scorer,
     Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::{InFlight, UncachedTokens};
@@ -29,14 +30,14 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "token-load-scorer",
     summary: "Prefers endpoints with few tokens in flight from this picker.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
 /// 128 requests of 32768 tokens.
 const DEFAULT_THRESHOLD: i64 = 128 * 32_768;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// From how many tokens on an endpoint scores 0. Default, and for zero and less, 4194304.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::attributes::Topology;
@@ -26,11 +27,11 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "topology-affinity-scorer",
     summary: "Prefers endpoints that stand near the one that another stage was given to.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The instance that reads where endpoints stand. Default `topology-extractor`.

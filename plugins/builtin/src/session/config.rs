@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use epp_plugin_api::{BuildError, NodeError};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
     /// How a session is told. Default `encoded_endpoint_header`.
@@ -18,7 +19,7 @@ pub struct Config {
     pub profile_name: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// The response carries the name of the endpoint in a header, and the client sends it back.
@@ -28,7 +29,7 @@ pub enum Strategy {
     SessionId,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TokenConfig {
     /// The header. Default, and for a blank one, `x-session-token`.
@@ -45,7 +46,7 @@ impl TokenConfig {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct IdConfig {
     /// Where the id is looked for; the first that has one counts. Default: the header `x-session-id`.
@@ -56,7 +57,7 @@ pub struct IdConfig {
     eviction_sweep_seconds: f64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct SourceConfig {
     /// A header of the request.

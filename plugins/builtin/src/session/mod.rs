@@ -2,7 +2,7 @@
 //! the filter and the scorer share.
 
 mod bindings;
-mod config;
+pub mod config;
 mod token;
 
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "anthropic-parser",
     summary: "Reads requests and responses of Anthropic's messages API.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, Anthropic),
 };
 

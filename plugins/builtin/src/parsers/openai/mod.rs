@@ -21,7 +21,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "openai-parser",
     summary: "Reads requests and responses of the OpenAI API.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, OpenAi),
 };
 

@@ -52,13 +52,18 @@ impl<R: Report> Events<R> {
     /// Takes whole lines.
     fn lines(&mut self, lines: &[u8]) {
         let reports = self.word.find(lines).is_some();
-        if !reports && (self.usage.is_none() || self.last_word.find(lines).is_none()) {
+        if self.over || !reports && (self.usage.is_none() || self.last_word.find(lines).is_none()) {
             return;
         }
         for line in lines.split(|&b| b == b'\n') {
             let Some(data) = line.strip_prefix(FIELD) else { continue };
-            if self.word.find(data).is_some() || self.last_word.find(data).is_some() {
-                self.over |= self.report.event(data.trim_ascii_end(), &mut self.usage);
+            // Before any report the last event says nothing, so that it does not matter which lines come together.
+            if self.word.find(data).is_some() || (self.usage.is_some() && self.last_word.find(data).is_some()) {
+                let last = self.report.event(data.trim_ascii_end(), &mut self.usage);
+                if last && self.usage.is_some() {
+                    self.over = true;
+                    return;
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "sglanghttp-parser",
     summary: "Reads requests in token ids as SGLang takes them over HTTP.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, SglangHttp),
 };
 

@@ -19,7 +19,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "vllmhttp-parser",
     summary: "Reads requests in token ids as vLLM takes them over HTTP.",
-    schema: None,
+    schema: Some(crate::schema::of::<super::NoParameters>),
     build: |cx| super::build(cx, VllmHttp),
 };
 

@@ -1,10 +1,11 @@
 //! The parameters of the token producer.
 
 use epp_plugin_api::{BuildError, NodeError};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Which backend makes tokens. Without any of these keys it is the estimate.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
     /// Estimate tokens from text. The only backend of this version.
@@ -17,23 +18,29 @@ pub struct Config {
     uds_tokenizer_config: Option<Uds>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Vllm {
+    /// The address of the engine.
     #[serde(rename = "url")]
     _url: String,
+    /// How long to wait for an answer, as `5s`.
     #[serde(rename = "timeout")]
     _timeout: String,
+    /// The same for requests with media.
     #[serde(rename = "mmTimeout")]
     _mm_timeout: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Uds {
+    /// The path of the socket.
     socket_file: String,
+    /// Whether to connect over TCP instead.
     #[serde(rename = "useTCP")]
     _use_tcp: bool,
+    /// The tokenizer of each model.
     #[serde(rename = "modelTokenizerMap")]
     _model_tokenizer_map: std::collections::BTreeMap<String, String>,
 }
@@ -70,26 +77,30 @@ impl Config {
 }
 
 /// How many tokens media are taken for.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Estimate {
+    /// What images are taken for.
     pub image: Image,
+    /// What videos are taken for.
     pub video: Video,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Image {
     /// `dynamic`: by the size of the image; `static`: always the same. Default `dynamic`.
     pub mode: Mode,
     /// The size of images whose own cannot be read.
     pub default_resolution: Resolution,
+    /// Counts in the mode `dynamic`.
     pub dynamic: Dynamic,
+    /// Counts in the mode `static`.
     #[serde(rename = "static")]
     pub fixed: FixedImage,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
     #[default]
@@ -98,10 +109,12 @@ pub enum Mode {
 }
 
 /// Width and height in pixels; 0 counts as the default, 640 by 360.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Resolution {
+    /// Pixels. 0 counts as 640. Default 0.
     width: u32,
+    /// Pixels. 0 counts as 360. Default 0.
     height: u32,
 }
 
@@ -119,9 +132,10 @@ impl Resolution {
 }
 
 /// How many pixels are one token; 0 counts as the default, 1024.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Dynamic {
+    /// Pixels of a token. 0 counts as 1024. Default 0.
     factor: u64,
 }
 
@@ -133,21 +147,24 @@ impl Dynamic {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct FixedImage {
-    /// Tokens of every image; 0 counts as 1, the default.
+    /// Tokens of every image; 0 counts as 1. Default 0.
     pub static_token: u64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Video {
     /// The size of videos where no header tells it.
     pub default_resolution: Resolution,
-    /// Seconds that a video lasts where no header tells it. Default, and for 0, 10.
+    /// Seconds that a video lasts where no header tells it. 0 counts as 10. Default 10.
+    #[schemars(range(min = 0))]
     pub default_duration: f64,
+    /// What a frame is taken for.
     pub tokens_per_frame: TokensPerFrame,
+    /// Which frames count.
     pub frames: Frames,
     /// At most so many tokens a video. Default 0: no limit.
     pub max_video_tokens: u64,
@@ -183,24 +200,26 @@ impl Video {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TokensPerFrame {
     /// `dynamic`: by the size of the video; `static`: always the same. Default `dynamic`.
     pub mode: Mode,
+    /// Counts in the mode `dynamic`.
     pub dynamic: Dynamic,
+    /// Counts in the mode `static`.
     #[serde(rename = "static")]
     pub fixed: FixedFrame,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct FixedFrame {
-    /// Tokens of every frame; 0 counts as 1, the default.
+    /// Tokens of every frame; 0 counts as 1. Default 0.
     pub num_tokens_per_frame: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Frames {
     /// `sampled`: so many frames a second; `strided`: every nth frame of the source. Default `sampled`.
@@ -209,11 +228,13 @@ pub struct Frames {
     pub min_frames: u64,
     /// At most so many frames. Default 0: no limit.
     pub max_frames: u64,
+    /// Counts in the mode `sampled`.
     pub sampled: Sampled,
+    /// Counts in the mode `strided`.
     pub strided: Strided,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FramesMode {
     #[default]
@@ -221,13 +242,14 @@ pub enum FramesMode {
     Strided,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Sampled {
-    /// Frames a second. Default, and for 0, 2.
+    /// Frames a second. 0 counts as 2. Default 2.
     #[serde(rename = "sampleFPS")]
+    #[schemars(range(min = 0))]
     pub sample_fps: f64,
-    /// So many frames make one. Default, and below 2: each by itself.
+    /// So many frames make one; below 2 each counts by itself. Default 0.
     pub temporal_patch_size: u64,
 }
 
@@ -237,13 +259,14 @@ impl Default for Sampled {
     }
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Strided {
-    /// Frames a second of the source where no header tells it. Default, and for 0, 24.
+    /// Frames a second of the source where no header tells it. 0 counts as 24. Default 24.
     #[serde(rename = "defaultSourceFPS")]
+    #[schemars(range(min = 0))]
     pub default_source_fps: f64,
-    /// One frame of so many counts. Default, and for 0, 1: every frame.
+    /// One frame of so many counts. 0 counts as 1: every frame. Default 1.
     pub frame_stride: u64,
 }
 

@@ -36,7 +36,7 @@ pub static TYPE: PluginType = PluginType {
     replaced_by: None,
     reported: "token-producer",
     summary: "Estimates the tokens of the request's prompts.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 
@@ -48,7 +48,7 @@ pub static ALIAS: PluginType = PluginType {
     replaced_by: Some("token-producer"),
     reported: "tokenizer",
     summary: "Estimates the tokens of the request's prompts.",
-    schema: None,
+    schema: Some(crate::schema::of::<Config>),
     build,
 };
 

@@ -1,0 +1,144 @@
+//! The processes that are measured, and what the kernel says of them. Each is ended when dropped.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const EPP: &str = env!("CARGO_BIN_EXE_epp");
+
+/// A child process that does not outlive this one.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing left to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(command: &mut Command) -> Running {
+    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program is there"))
+}
+
+/// Simulated engines with an endpoints file and a config beside it.
+pub struct Engines {
+    _running: Running,
+    directory: PathBuf,
+}
+
+impl Engines {
+    /// Starts so many engines and waits until they listen.
+    pub fn start(count: usize) -> Self {
+        let directory =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("picks-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the target directory can be written");
+        let endpoints = directory.join("endpoints.yaml");
+        let running = start(
+            Command::new(EPP)
+                .args(["engine", "--base-port=0", &format!("--count={count}"), "--endpoints"])
+                .arg(&endpoints),
+        );
+        for _ in 0..200 {
+            if endpoints.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::fs::write(directory.join("config.yaml"), config(&endpoints)).expect("the target directory can be written");
+        Self { _running: running, directory }
+    }
+}
+
+impl Drop for Engines {
+    fn drop(&mut self) {
+        // What stays is in the target directory, where it harms nobody.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn config(endpoints: &Path) -> String {
+    format!(
+        "apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: file-discovery
+  parameters: {{path: {}}}
+- type: prefix-cache-scorer
+- type: active-request-scorer
+- type: queue-scorer
+dataLayer:
+  discovery: {{pluginRef: file-discovery}}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {{pluginRef: prefix-cache-scorer, weight: 2}}
+  - {{pluginRef: active-request-scorer, weight: 1}}
+  - {{pluginRef: queue-scorer, weight: 1}}
+",
+        endpoints.display()
+    )
+}
+
+/// A server of ext_proc streams.
+pub struct Server {
+    running: Running,
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts this program as the baseline.
+    pub fn baseline() -> Self {
+        let [port] = free_ports();
+        let this = std::env::current_exe().expect("Linux tells");
+        Self { running: start(Command::new(this).args(["baseline", &port.to_string()])), port }
+    }
+
+    /// Starts the picker on these engines; asks them this often, or as often as it does without a flag.
+    pub fn picker(engines: &Engines, scrape_every: Option<Duration>) -> Self {
+        let [port, health, metrics] = free_ports();
+        let mut command = Command::new(EPP);
+        command.args(["--secure-serving=false", "--config-file"]).arg(engines.directory.join("config.yaml"));
+        command.args([
+            format!("--grpc-port={port}"),
+            format!("--grpc-health-port={health}"),
+            format!("--metrics-port={metrics}"),
+        ]);
+        if let Some(every) = scrape_every {
+            command.args([
+                format!("--refresh-metrics-interval={}s", every.as_secs()),
+                format!("--metrics-staleness-threshold={}s", 3 * every.as_secs()),
+            ]);
+        }
+        Self { running: start(&mut command), port }
+    }
+
+    /// How long the threads of the server have been on a CPU.
+    pub fn on_cpu(&self) -> Duration {
+        let tasks = std::fs::read_dir(self.proc("task")).expect("the server runs");
+        let nanos = tasks.flatten().filter_map(|task| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
+    /// Resident memory, in millions of bytes.
+    pub fn resident_mb(&self) -> f64 {
+        let status = std::fs::read_to_string(self.proc("status")).expect("the server runs");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("Linux tells");
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kib * 1024.0 / 1e6
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.running.0.id()))
+    }
+}
+
+/// Ports that nobody has at the moment.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("loopback has free ports"));
+    listeners.map(|l| l.local_addr().expect("it is bound").port())
+}

@@ -1,0 +1,20 @@
+//! `epp schema`: the JSON Schema of a config, for editors.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use epp_plugin_api::PluginType;
+
+use crate::config::schema;
+
+/// Prints a JSON Schema of the config, with the parameters of every plugin type, for an editor to complete and check
+/// with.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {}
+
+/// Prints it to stdout.
+pub fn run(_args: &Args, registry: &[&'static PluginType]) -> ExitCode {
+    // Nobody is left to be told when the pipe is closed.
+    let _ = writeln!(std::io::stdout(), "{:#}", schema::of(registry));
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,280 @@
+//! Why a request went where it went: one record a decision, and the ring that keeps the last ones.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use epp_plugin_api::{Candidates, EndpointIdx, EndpointMeta, InferenceRequest, ProfileRun, Snapshot};
+use parking_lot::Mutex;
+use serde::{Serialize, Serializer};
+
+use crate::flow::refusal::Refusal;
+use crate::sched::profile::Profile;
+use crate::sched::scratch::Work;
+use crate::telemetry::utc::Utc;
+
+/// Endpoints of a profile that a record tells of: the best ones, whom the pick was among.
+const MOST_ENDPOINTS: usize = 8;
+/// Names of endpoints that a filter dropped.
+const MOST_DROPPED: usize = 8;
+/// Records that are kept.
+const MOST_RECORDS: usize = 256;
+
+/// What led to one decision. Holds nothing of the request's body but the name of its model.
+#[derive(Clone, Debug, Serialize)]
+pub struct DecisionRecord {
+    /// When.
+    #[serde(serialize_with = "written")]
+    pub at: Utc,
+    /// The value of `x-request-id`.
+    pub request: String,
+    pub model: String,
+    pub target_model: String,
+    pub priority: i32,
+    /// The config that decided.
+    pub generation: u64,
+    /// What the random choices of this decision began with.
+    pub seed: u64,
+    /// Endpoints that there were, and those that might have served the request.
+    pub endpoints: usize,
+    pub candidates: usize,
+    pub profiles: Vec<ProfileRecord>,
+    /// The destination, best first; empty if the request was refused.
+    pub picked: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusalRecord>,
+}
+
+/// One profile that ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProfileRecord {
+    pub name: Arc<str>,
+    pub filters: Vec<FilterRecord>,
+    pub scorers: Vec<ScorerRecord>,
+    pub picker: Arc<str>,
+    /// The best endpoints, best first.
+    pub endpoints: Vec<EndpointRecord>,
+    #[serde(serialize_with = "addresses")]
+    pub picked: Vec<Arc<EndpointMeta>>,
+}
+
+/// What a filter did.
+#[derive(Clone, Debug, Serialize)]
+pub struct FilterRecord {
+    pub plugin: Arc<str>,
+    pub kept: usize,
+    pub dropped: usize,
+    /// Some of the dropped.
+    #[serde(serialize_with = "names")]
+    pub names: Vec<Arc<EndpointMeta>>,
+}
+
+/// A scorer, in the order of the scores of [`EndpointRecord`].
+#[derive(Clone, Debug, Serialize)]
+pub struct ScorerRecord {
+    pub plugin: Arc<str>,
+    pub weight: f64,
+}
+
+/// An endpoint's scores: before clamping and weighting, one a scorer, and the total of all.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndpointRecord {
+    #[serde(serialize_with = "address")]
+    pub endpoint: Arc<EndpointMeta>,
+    pub total: f64,
+    pub scores: Vec<f64>,
+}
+
+/// Why nobody was picked.
+#[derive(Clone, Debug, Serialize)]
+pub struct RefusalRecord {
+    pub status: u16,
+    pub code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    pub message: String,
+}
+
+fn written<S: Serializer>(at: &Utc, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(at)
+}
+
+fn address<S: Serializer>(of: &EndpointMeta, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&of.host_port)
+}
+
+fn addresses<S: Serializer>(of: &[Arc<EndpointMeta>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(of.iter().map(|meta| &meta.host_port))
+}
+
+fn names<S: Serializer>(of: &[Arc<EndpointMeta>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(of.iter().map(|meta| meta.name.to_string()))
+}
+
+/// What a profile's run leaves for its record; reused from request to request.
+#[derive(Debug, Default)]
+pub struct Trail {
+    left: Vec<Candidates>,
+    filtered: usize,
+    scores: Vec<Vec<f64>>,
+    scored: usize,
+}
+
+impl Trail {
+    /// Forgets the last run.
+    pub fn reset(&mut self) {
+        (self.filtered, self.scored) = (0, 0);
+    }
+
+    /// One more filter has left these.
+    pub fn filtered(&mut self, left: &Candidates) {
+        if self.left.len() == self.filtered {
+            self.left.push(Candidates::default());
+        }
+        self.left[self.filtered].copy_from(left);
+        self.filtered += 1;
+    }
+
+    /// One more scorer has given these.
+    pub fn scored(&mut self, scores: &[f64]) {
+        if self.scores.len() == self.scored {
+            self.scores.push(Vec::new());
+        }
+        let kept = &mut self.scores[self.scored];
+        kept.clear();
+        kept.extend_from_slice(scores);
+        self.scored += 1;
+    }
+}
+
+impl DecisionRecord {
+    /// Begins the record of a request.
+    pub fn new(request: &InferenceRequest, generation: u64, seed: u64) -> Self {
+        Self {
+            at: Utc::now(),
+            request: request.id.clone(),
+            model: request.model.clone(),
+            target_model: request.target_model.clone(),
+            priority: request.priority,
+            generation,
+            seed,
+            endpoints: 0,
+            candidates: 0,
+            profiles: Vec::new(),
+            picked: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Adds a profile that has just run.
+    pub fn ran(&mut self, profile: &Profile, run: &ProfileRun, snapshot: &Snapshot, work: &Work) {
+        let Work { candidates, left, totals, trail, .. } = work;
+        let mut before = candidates;
+        let mut filters = Vec::with_capacity(trail.filtered);
+        for (plugin, after) in profile.names.filters.iter().zip(&trail.left[..trail.filtered]) {
+            let gone = before.iter().filter(|idx| !after.contains(*idx));
+            let (kept, all) = (after.count(), before.count());
+            let names = gone.take(MOST_DROPPED).map(|idx| snapshot.meta(idx).clone()).collect();
+            filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped: all - kept, names });
+            before = after;
+        }
+        let scorers = profile.names.scorers.iter().zip(&profile.scorers);
+        self.profiles.push(ProfileRecord {
+            name: profile.names.profile.clone(),
+            filters,
+            scorers: scorers.map(|(p, s)| ScorerRecord { plugin: p.clone(), weight: s.weight }).collect(),
+            picker: profile.names.picker.clone(),
+            endpoints: best(left, totals, run.targets().unwrap_or_default())
+                .map(|idx| EndpointRecord {
+                    endpoint: snapshot.meta(idx).clone(),
+                    total: totals[idx.row()],
+                    scores: trail.scores[..trail.scored].iter().map(|scores| scores[idx.row()]).collect(),
+                })
+                .collect(),
+            picked: run.targets().unwrap_or_default().iter().map(|i| snapshot.meta(*i).clone()).collect(),
+        });
+    }
+
+    /// Ends the record of a request that was refused.
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.refused = Some(RefusalRecord {
+            status: refusal.status(),
+            code: refusal.code(),
+            reason: refusal.reason(),
+            message: refusal.message(),
+        });
+    }
+}
+
+/// The picked ones first, then those with the highest totals.
+fn best(left: &Candidates, totals: &[f64], picked: &[EndpointIdx]) -> impl Iterator<Item = EndpointIdx> {
+    let mut best: Vec<EndpointIdx> = Vec::with_capacity(MOST_ENDPOINTS + 1);
+    for idx in left.iter().filter(|idx| !picked.contains(idx)) {
+        let at = best.partition_point(|b| totals[b.row()] >= totals[idx.row()]);
+        if at < MOST_ENDPOINTS {
+            best.truncate(MOST_ENDPOINTS - 1);
+            best.insert(at, idx);
+        }
+    }
+    let mut all: Vec<EndpointIdx> = picked.iter().copied().take(MOST_ENDPOINTS).collect();
+    all.extend(best);
+    all.truncate(MOST_ENDPOINTS);
+    all.into_iter()
+}
+
+/// The last decisions; when full, the oldest one goes.
+#[derive(Debug, Default)]
+pub struct Decisions(Mutex<VecDeque<Arc<DecisionRecord>>>);
+
+impl Decisions {
+    /// Keeps one more.
+    pub fn push(&self, record: Arc<DecisionRecord>) {
+        let mut kept = self.0.lock();
+        if kept.len() == MOST_RECORDS {
+            kept.pop_front();
+        }
+        kept.push_back(record);
+    }
+
+    /// The last `n`, newest first.
+    pub fn last(&self, n: usize) -> Vec<Arc<DecisionRecord>> {
+        self.0.lock().iter().rev().take(n).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picked_come_first_and_then_the_highest() {
+        let totals: Vec<f64> = (0..20).map(f64::from).collect();
+        let got: Vec<u32> = best(&Candidates::all(20), &totals, &[EndpointIdx(3)]).map(|i| i.0).collect();
+        assert_eq!(got, [3, 19, 18, 17, 16, 15, 14, 13]);
+        assert_eq!(best(&Candidates::none(20), &totals, &[]).count(), 0);
+    }
+
+    #[test]
+    fn the_oldest_record_goes_when_the_ring_is_full() {
+        let decisions = Decisions::default();
+        let record = |seed| {
+            Arc::new(DecisionRecord {
+                at: Utc::now(),
+                request: String::new(),
+                model: String::new(),
+                target_model: String::new(),
+                priority: 0,
+                generation: 1,
+                seed,
+                endpoints: 0,
+                candidates: 0,
+                profiles: Vec::new(),
+                picked: Vec::new(),
+                refused: None,
+            })
+        };
+        (0..MOST_RECORDS as u64 + 5).for_each(|seed| decisions.push(record(seed)));
+        let seeds: Vec<u64> = decisions.last(2).iter().map(|r| r.seed).collect();
+        assert_eq!(seeds, [MOST_RECORDS as u64 + 4, MOST_RECORDS as u64 + 3]);
+        assert_eq!(decisions.last(usize::MAX).len(), MOST_RECORDS);
+    }
+}
