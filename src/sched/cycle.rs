@@ -1,7 +1,6 @@
 //! One request's way through rooms 4 to 6: candidates, screeners, producers, admitters, profiles, pick.
 
 use std::sync::Arc;
-use std::time::Instant as Clock;
 
 use epp_plugin_api::{
     Charge, Columns, Cycle, Denial, EndpointId, EndpointIdx, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger,
@@ -12,6 +11,7 @@ use tokio::time::Instant;
 use crate::flow::admission::admit;
 use crate::flow::refusal::Refusal;
 use crate::sched::calls::Calls;
+use crate::sched::laps::Laps;
 use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::profile::remember_scores;
@@ -57,10 +57,10 @@ pub struct Outcome {
 impl Pipeline {
     /// Lets every plugin that asks to see the request first set what follows from its headers.
     pub fn read(&self, request: &mut InferenceRequest) {
+        let mut laps = Laps::start();
         for (hooks, timer) in &self.read_hooks {
-            let began = Clock::now();
             hooks.read(request);
-            timer.observe(began.elapsed());
+            timer.observe(laps.lap());
         }
     }
 
@@ -92,7 +92,8 @@ impl Pipeline {
         scratch: &mut Scratch,
         record: &mut DecisionRecord,
     ) -> Result<Outcome, Refusal> {
-        let began = Clock::now();
+        let mut laps = Laps::start();
+        let began = laps;
         let Scratch { loads, work } = scratch;
         let Inputs { snapshot, request, now, .. } = inputs;
         work.reset(snapshot.rows(), self.profiles.iter().map(|p| p.name.as_str()));
@@ -105,14 +106,16 @@ impl Pipeline {
             return Err(Refusal::NoCandidates);
         }
         let cx = Cycle { snapshot, request, load: load_of(snapshot), peer: None, now };
-        self.screen(&cx, work)?;
-        self.produce(&cx, work, calls).await;
-        self.stages.observe(Stage::Produce, began.elapsed());
-        self.admit(&cx, work)?;
+        laps.lap();
+        self.screen(&cx, work, &mut laps)?;
+        self.produce(&cx, work, calls, &mut laps).await;
+        self.stages.observe(Stage::Produce, laps.since(began));
+        self.admit(&cx, work, &mut laps)?;
 
-        let scheduling = Clock::now();
-        let judged = self.judge(inputs, loads, work, record);
-        let took = scheduling.elapsed();
+        let scheduling = laps;
+        let judged = self.judge(inputs, loads, work, record, &mut laps);
+        laps.lap();
+        let took = laps.since(scheduling);
         self.stages.observe(Stage::Judge, took);
         self.metrics.scheduled(took);
         match &judged {
@@ -123,25 +126,23 @@ impl Pipeline {
     }
 
     /// Each screener sees every candidate; who is left passes all of them.
-    fn screen(&self, cx: &Cycle<'_>, work: &mut Work) -> Result<(), Refusal> {
+    fn screen(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> Result<(), Refusal> {
         if self.screeners.is_empty() {
             return Ok(());
         }
         work.screened.copy_from(&work.candidates);
         for (screener, timer) in &self.screeners {
-            let began = Clock::now();
             work.left.copy_from(&work.candidates);
             screener.screen(cx, &mut work.left);
             work.screened.intersect(&work.left);
-            timer.observe(began.elapsed());
+            timer.observe(laps.lap());
         }
         work.candidates.copy_from(&work.screened);
         if work.candidates.is_empty() { Err(Refusal::ScreenedOut) } else { Ok(()) }
     }
 
-    async fn produce(&self, cx: &Cycle<'_>, work: &mut Work, calls: &dyn Calls) {
+    async fn produce(&self, cx: &Cycle<'_>, work: &mut Work, calls: &dyn Calls, laps: &mut Laps) {
         for p in &self.producers {
-            let began = Clock::now();
             let mut result = match &p.producer {
                 Some(producer) => producer.produce(cx, &mut work.columns),
                 None => Ok(()),
@@ -157,16 +158,15 @@ impl Pipeline {
                 p.failures.inc();
                 tracing::debug!(producer = p.name, why, "producer failed, its data reads as missing");
             }
-            p.produce.observe(began.elapsed());
+            p.produce.observe(laps.lap());
         }
     }
 
-    fn admit(&self, cx: &Cycle<'_>, work: &mut Work) -> Result<(), Refusal> {
+    fn admit(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> Result<(), Refusal> {
         for (admitter, timer) in &self.admitters {
-            let began = Clock::now();
             let Work { columns, candidates, rng, .. } = &mut *work;
             let admitted = admitter.admit(cx, columns, candidates, rng);
-            timer.observe(began.elapsed());
+            timer.observe(laps.lap());
             admitted.map_err(|Denial { status, message }| Refusal::Denied { status, message })?;
         }
         Ok(())
@@ -178,6 +178,7 @@ impl Pipeline {
         loads: &mut LoadBuffers,
         work: &mut Work,
         record: &mut DecisionRecord,
+        laps: &mut Laps,
     ) -> Result<Outcome, Refusal> {
         let Inputs { snapshot, request, ledger, now, with_scores, .. } = inputs;
         let judging = self.judging.lock();
@@ -186,11 +187,11 @@ impl Pipeline {
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.refresh(&cx, &mut work.columns);
         }
-        self.run_profiles(&cx, work, with_scores, record)?;
+        laps.lap();
+        self.run_profiles(&cx, work, with_scores, record, laps)?;
 
-        let began = Clock::now();
         let decision = self.handler.decide(&cx, &work.columns, &work.runs);
-        self.handler_decide.observe(began.elapsed());
+        self.handler_decide.observe(laps.lap());
         let decision = decision.map_err(|why| {
             let exhausted = work.runs.runs.contains(&ProfileRun::Exhausted);
             if exhausted { Refusal::Exhausted } else { Refusal::NoDecision(why.0) }
@@ -207,14 +208,12 @@ impl Pipeline {
         let mut held = Vec::new();
         for p in &self.producers {
             let Some(producer) = &p.producer else { continue };
-            let began = Clock::now();
             held.extend(producer.picked(&cx, &work.columns, &picked));
-            p.picked.observe(began.elapsed());
+            p.picked.observe(laps.lap());
         }
         for (hooks, timer) in &self.pick_hooks {
-            let began = Clock::now();
             held.extend(hooks.picked(&cx, &work.columns, &picked, &mut headers));
-            timer.observe(began.elapsed());
+            timer.observe(laps.lap());
         }
         drop(judging);
 
@@ -248,23 +247,25 @@ impl Pipeline {
         work: &mut Work,
         with_scores: bool,
         record: &mut DecisionRecord,
+        laps: &mut Laps,
     ) -> Result<(), Refusal> {
         // Every step runs or skips a profile, so a handler that asks for more steps than that is going in circles.
         for _ in 0..=self.profiles.len() * 2 {
-            let began = Clock::now();
             let next = self.handler.next(cx, &work.columns, &mut work.runs);
-            self.handler_next.observe(began.elapsed());
+            self.handler_next.observe(laps.lap());
             match next {
                 Next::Done => return Ok(()),
                 Next::Run(at) => {
                     let Some(profile) = self.profiles.get(at) else { break };
                     let cx = Cycle { peer: work.runs.peer, ..*cx };
-                    let run = profile.run(&cx, work);
+                    let run = profile.run(&cx, work, laps);
                     record.ran(profile, &run, cx.snapshot, work);
                     work.runs.runs[at] = run;
                     if with_scores {
                         remember_scores(work, at);
                     }
+                    // What remembering took is no plugin's time.
+                    laps.lap();
                 }
             }
         }

@@ -37,7 +37,6 @@ impl SchedMetrics {
     /// A call of the scheduler took this long, whatever came of it.
     pub fn scheduled(&self, took: Duration) {
         self.families.e2e.observe(took.as_secs_f64());
-        self.families.e2e_old.observe(took.as_secs_f64());
     }
 
     /// A call for this model led to this endpoint.
@@ -66,18 +65,14 @@ impl SchedMetrics {
 pub struct Timer {
     families: Arc<SchedFamilies>,
     labels: PluginLabels,
-    series: OnceLock<(Histogram, Histogram)>,
+    series: OnceLock<Histogram>,
 }
 
 impl Timer {
     /// A call took this long.
     pub fn observe(&self, took: Duration) {
-        let (new, old) = self.series.get_or_init(|| {
-            let f = &self.families;
-            (f.plugin.get_or_create_owned(&self.labels), f.plugin_old.get_or_create_owned(&self.labels))
-        });
-        new.observe(took.as_secs_f64());
-        old.observe(took.as_secs_f64());
+        let series = self.series.get_or_init(|| self.families.plugin.get_or_create_owned(&self.labels));
+        series.observe(took.as_secs_f64());
     }
 }
 
@@ -94,12 +89,11 @@ struct PluginLabels {
     plugin_name: Arc<str>,
 }
 
+/// The times are on the page under two names each, with the same labels, so one series serves both.
 #[derive(Debug)]
 struct SchedFamilies {
     e2e: Histogram,
-    e2e_old: Histogram,
     plugin: Histograms<PluginLabels>,
-    plugin_old: Histograms<PluginLabels>,
     attempts: AttemptFamilies,
 }
 
@@ -107,9 +101,7 @@ impl Default for SchedFamilies {
     fn default() -> Self {
         Self {
             e2e: Histogram::new(SECONDS.iter().copied()),
-            e2e_old: Histogram::new(SECONDS.iter().copied()),
             plugin: histograms(SECONDS),
-            plugin_old: histograms(SECONDS),
             attempts: AttemptFamilies::default(),
         }
     }
@@ -119,10 +111,10 @@ impl MetricFamilies for SchedFamilies {
     fn register(&self, r: &mut Registry) {
         let (new, old) = ("scheduler_e2e_duration_seconds", "inference_extension_scheduler_e2e_duration_seconds");
         put(r, new, "Time of a call of the scheduler", self.e2e.clone());
-        put_deprecated(r, old, new, self.e2e_old.clone());
+        put_deprecated(r, old, new, self.e2e.clone());
         let (new, old) = ("plugin_duration_seconds", "inference_extension_plugin_duration_seconds");
         put(r, new, "Time of a call of a plugin", self.plugin.clone());
-        put_deprecated(r, old, new, self.plugin_old.clone());
+        put_deprecated(r, old, new, self.plugin.clone());
         self.attempts.register(r);
     }
 }

@@ -1,10 +1,10 @@
 //! One scheduling profile: its filters, its scorers with their weights, its picker.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use epp_plugin_api::{Cycle, EndpointIdx, Filter, Picker, ProfileRun, Scorer};
 
+use crate::sched::laps::Laps;
 use crate::sched::metrics::Timer;
 use crate::sched::scratch::Work;
 
@@ -34,8 +34,8 @@ pub struct Weighted {
 
 impl Profile {
     /// Runs the profile on all candidates. Leaves who got past the filters in `work.left`, and their totals in
-    /// `work.totals`.
-    pub fn run(&self, cx: &Cycle<'_>, work: &mut Work) -> ProfileRun {
+    /// `work.totals`. Each plugin is one of the laps, with what is done with its result.
+    pub fn run(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> ProfileRun {
         let mut picked = work.spare_targets();
         let Work { columns, candidates, left, totals, scores, rng, trail, .. } = work;
         trail.reset();
@@ -44,8 +44,9 @@ impl Profile {
             if left.is_empty() {
                 break;
             }
-            timed(timer, || filter.filter(cx, columns, left));
+            filter.filter(cx, columns, left);
             trail.filtered(left);
+            timer.observe(laps.lap());
         }
         let rows = cx.snapshot.rows();
         totals.clear();
@@ -54,12 +55,14 @@ impl Profile {
             for Weighted { scorer, weight, timer } in &self.scorers {
                 scores.clear();
                 scores.resize(rows, 0.0);
-                timed(timer, || scorer.score(cx, columns, left, scores));
+                scorer.score(cx, columns, left, scores);
                 add(totals, scores, *weight);
                 trail.scored(scores);
+                timer.observe(laps.lap());
             }
             let (picker, timer) = &self.picker;
-            timed(timer, || picker.pick(left, totals, rng, &mut picked));
+            picker.pick(left, totals, rng, &mut picked);
+            timer.observe(laps.lap());
         }
         if picked.is_empty() {
             work.give_back(picked);
@@ -81,13 +84,6 @@ fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
         let score = if score > 0.0 { score.min(1.0) } else { 0.0 };
         *total += score * weight;
     }
-}
-
-fn timed<T>(timer: &Timer, f: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
-    let result = f();
-    timer.observe(began.elapsed());
-    result
 }
 
 #[cfg(test)]
