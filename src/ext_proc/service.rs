@@ -68,9 +68,12 @@ impl tower_service::Service<http::Request<Body>> for ExternalProcessor {
             }
             let mut grpc = Grpc::new(ProstCodec::<ProcessingResponse, ProcessingRequest>::default())
                 .accept_compressed(CompressionEncoding::Gzip)
-                .send_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(limits.receive)
                 .max_encoding_message_size(limits.send);
+            // Many clients say that they take compressed answers; only one that compresses is worth the work.
+            if request.headers().contains_key("grpc-encoding") {
+                grpc = grpc.send_compressed(CompressionEncoding::Gzip);
+            }
             Ok(grpc.streaming(method, request).await)
         })
     }

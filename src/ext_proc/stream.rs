@@ -208,9 +208,8 @@ impl Stream {
         };
         self.cx.stages.observe(Stage::Door, now - head.received);
         let generation = self.cx.generations.load_full();
-        let began = std::time::Instant::now();
         let result = read(&mut head, body.join(), &generation);
-        self.cx.stages.observe(Stage::Parse, began.elapsed());
+        self.cx.stages.observe(Stage::Parse, now.elapsed());
         let ReadRequest { mut request, parser, rewritten } = match result {
             Ok(read) => read,
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
@@ -233,7 +232,7 @@ impl Stream {
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
 
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let body = rewritten.clone().unwrap_or_else(|| request.body.clone());
         let skip_response = request.parsed.skip_response;
         let explanation = self.explanation(&request, &record);
@@ -253,8 +252,9 @@ impl Stream {
         };
         self.phase = if skip_response { Phase::Over } else { Phase::Routed(Box::new(exchange)) };
         self.answer_request(routing, body, rewritten.is_some(), messages, trailers);
-        self.cx.metrics.request_processed(now.elapsed());
-        self.cx.stages.observe(Stage::Reply, began.elapsed());
+        let ended = Instant::now();
+        self.cx.metrics.request_processed(ended - now);
+        self.cx.stages.observe(Stage::Reply, ended - began);
     }
 
     /// The record as JSON, if the client asks for it and may have it.
