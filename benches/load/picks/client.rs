@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::client::Grpc;
+use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
@@ -54,7 +55,8 @@ impl Client {
         let body = request.next_body();
         let (tx, rx) = mpsc::channel(32);
         tx.send(headers(request.path, body.len(), mode)).await.expect("the receiver is below");
-        let mut grpc = Grpc::new(self.0.clone());
+        // As Python's gRPC clients say without being asked.
+        let mut grpc = Grpc::new(self.0.clone()).accept_compressed(CompressionEncoding::Gzip);
         grpc.ready().await.expect("the connection stays");
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
         let opened =

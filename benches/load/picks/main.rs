@@ -57,10 +57,11 @@ fn main() {
         return baseline::serve(port.parse().expect("the bench starts it with a port"));
     }
     let quick = args.iter().any(|a| a == "--quick");
+    let rounds = if quick { 9 } else { 31 };
     let only = args.iter().find(|a| !a.starts_with("--"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     runtime.block_on(async {
-        pick_costs(if quick { 9 } else { 31 }, only.map_or("", String::as_str)).await;
+        pick_costs(rounds, only.map_or("", String::as_str)).await;
         if only.is_none() {
             at_rest().await;
         }

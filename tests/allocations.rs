@@ -1,0 +1,34 @@
+//! Shows that a cycle allocates only what it hands out, however many endpoints there are. A binary of its own, since it
+//! counts by means of the global allocator.
+
+#[path = "../benches/wall/stand.rs"]
+mod stand;
+
+use allocation_counter::{AllocationInfo, measure};
+
+use stand::Stand;
+
+/// The destination, the list of what is held, and in it the in-flight load with its list of charges.
+const HANDED_OUT: u64 = 4;
+
+fn warm_cycle(endpoints: u32) -> AllocationInfo {
+    let stand = Stand::new(endpoints);
+    for _ in 0..3 {
+        stand.run();
+    }
+    measure(|| drop(stand.run()))
+}
+
+#[test]
+fn a_warm_cycle_allocates_only_what_it_hands_out() {
+    for endpoints in [10, 1000] {
+        let info = warm_cycle(endpoints);
+        assert_eq!(info.count_total, HANDED_OUT, "with {endpoints} endpoints: {info:?}");
+    }
+}
+
+#[test]
+fn a_warm_cycle_keeps_nothing() {
+    let info = warm_cycle(1000);
+    assert_eq!((info.count_current, info.bytes_current), (0, 0), "{info:?}");
+}
