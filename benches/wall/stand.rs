@@ -11,11 +11,14 @@ use epp::config::{Environment, load};
 use epp::ext_proc::reading::{RequestHead, read};
 use epp::ext_proc::wire::{HeaderMap, HeaderValue, HttpHeaders};
 use epp::generation::Generation;
+use epp::sched::calls::NoCalls;
 use epp::sched::cycle::{Inputs, Outcome};
 use epp::sched::metrics::SchedMetrics;
+use epp::sched::record::Decisions;
 use epp_plugin_api::{
     EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Slots, Snapshot, SnapshotRow,
 };
+use futures_util::FutureExt;
 use tokio::time::Instant;
 
 const CONFIG: &str = "
@@ -52,6 +55,7 @@ pub struct Stand {
     snapshot: Snapshot,
     request: InferenceRequest,
     ledger: Ledger,
+    decisions: Decisions,
 }
 
 impl Stand {
@@ -69,7 +73,13 @@ impl Stand {
         let plan = load(CONFIG, &env).expect("the config is right");
         let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
         let (other, request) = (request(&generation, "hi"), request(&generation, "hello"));
-        let mut stand = Self { generation, snapshot: board(endpoints), request: other, ledger: Ledger::default() };
+        let mut stand = Self {
+            generation,
+            snapshot: board(endpoints),
+            request: other,
+            ledger: Ledger::default(),
+            decisions: Decisions::default(),
+        };
         // A prefix index gives back the memory of an endpoint's last chat, so there is another one.
         drop(stand.run());
         stand.request = request;
@@ -85,9 +95,12 @@ impl Stand {
             ledger: &self.ledger,
             now: self.request.received,
             with_scores: false,
+            generation: 1,
+            decisions: &self.decisions,
         };
-        match self.generation.pipeline.run(inputs) {
-            Ok(outcome) => outcome,
+        let run = self.generation.pipeline.run(inputs, &NoCalls);
+        match run.now_or_never().expect("no plugin of this config asks anybody") {
+            Ok((outcome, _)) => outcome,
             Err(refusal) => panic!("expected a pick, found {refusal:?}"),
         }
     }

@@ -22,8 +22,7 @@ const MOST_RECORDS: usize = 256;
 /// What led to one decision. Holds nothing of the request's body but the name of its model.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecisionRecord {
-    /// When, in UTC.
-    pub at: String,
+    pub at: Utc,
     /// The value of `x-request-id`.
     pub request: String,
     pub model: String,
@@ -130,7 +129,7 @@ impl DecisionRecord {
     /// Begins the record of a request.
     pub fn new(request: &InferenceRequest, generation: u64, seed: u64) -> Self {
         Self {
-            at: Utc::now().to_string(),
+            at: Utc::now(),
             request: request.id.clone(),
             model: request.model.clone(),
             target_model: request.target_model.clone(),
@@ -151,10 +150,11 @@ impl DecisionRecord {
         let mut before = candidates;
         let mut filters = Vec::with_capacity(trail.filtered);
         for (plugin, after) in profile.names.filters.iter().zip(&trail.left[..trail.filtered]) {
-            let gone = before.iter().filter(|idx| !after.contains(*idx));
             let (kept, all) = (after.count(), before.count());
-            let names = gone.take(MOST_DROPPED).map(|idx| snapshot.meta(idx).name.to_string()).collect();
-            filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped: all - kept, names });
+            let dropped = all - kept;
+            let gone = before.iter().filter(|idx| !after.contains(*idx)).take(MOST_DROPPED.min(dropped));
+            let names = gone.map(|idx| snapshot.meta(idx).name.to_string()).collect();
+            filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped, names });
             before = after;
         }
         let scorers = profile.names.scorers.iter().zip(&profile.scorers);
@@ -189,16 +189,17 @@ impl DecisionRecord {
 fn best(left: &Candidates, totals: &[f64], picked: &[EndpointIdx]) -> impl Iterator<Item = EndpointIdx> {
     let mut best: Vec<EndpointIdx> = Vec::with_capacity(MOST_ENDPOINTS + 1);
     for idx in left.iter().filter(|idx| !picked.contains(idx)) {
-        let at = best.partition_point(|b| totals[b.row()] >= totals[idx.row()]);
-        if at < MOST_ENDPOINTS {
-            best.truncate(MOST_ENDPOINTS - 1);
-            best.insert(at, idx);
+        let total = totals[idx.row()];
+        // Nearly all of many endpoints stop here.
+        if best.get(MOST_ENDPOINTS - 1).is_some_and(|last| totals[last.row()] >= total) {
+            continue;
         }
+        let at = best.partition_point(|b| totals[b.row()] >= total);
+        best.truncate(MOST_ENDPOINTS - 1);
+        best.insert(at, idx);
     }
-    let mut all: Vec<EndpointIdx> = picked.iter().copied().take(MOST_ENDPOINTS).collect();
-    all.extend(best);
-    all.truncate(MOST_ENDPOINTS);
-    all.into_iter()
+    let picked: Vec<EndpointIdx> = picked.iter().copied().take(MOST_ENDPOINTS).collect();
+    picked.into_iter().chain(best).take(MOST_ENDPOINTS)
 }
 
 /// The last decisions; when full, the oldest one goes.
@@ -223,6 +224,8 @@ impl Decisions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -238,7 +241,7 @@ mod tests {
         let decisions = Decisions::default();
         let record = |seed| {
             Arc::new(DecisionRecord {
-                at: String::new(),
+                at: Utc(Duration::ZERO),
                 request: String::new(),
                 model: String::new(),
                 target_model: String::new(),
