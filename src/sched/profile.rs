@@ -47,6 +47,7 @@ impl Profile {
             filter.filter(cx, columns, left);
             timer.observe(laps.lap());
             trail.filtered(left);
+            timer.observe(laps.lap());
         }
         let rows = cx.snapshot.rows();
         totals.clear();
@@ -59,6 +60,7 @@ impl Profile {
                 add(totals, scores, *weight);
                 timer.observe(laps.lap());
                 trail.scored(scores);
+                timer.observe(laps.lap());
             }
             let (picker, timer) = &self.picker;
             picker.pick(left, totals, rng, &mut picked);

@@ -171,7 +171,6 @@ impl DecisionRecord {
         let mut before = candidates;
         let mut filters = Vec::with_capacity(trail.filtered);
         for (plugin, after) in profile.names.filters.iter().zip(&trail.left[..trail.filtered]) {
-            let gone = before.iter().filter(|idx| !after.contains(*idx));
             let (kept, all) = (after.count(), before.count());
             let names = gone.take(MOST_DROPPED).map(|idx| snapshot.meta(idx).clone()).collect();
             filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped: all - kept, names });
@@ -209,16 +208,17 @@ impl DecisionRecord {
 fn best(left: &Candidates, totals: &[f64], picked: &[EndpointIdx]) -> impl Iterator<Item = EndpointIdx> {
     let mut best: Vec<EndpointIdx> = Vec::with_capacity(MOST_ENDPOINTS + 1);
     for idx in left.iter().filter(|idx| !picked.contains(idx)) {
-        let at = best.partition_point(|b| totals[b.row()] >= totals[idx.row()]);
-        if at < MOST_ENDPOINTS {
-            best.truncate(MOST_ENDPOINTS - 1);
-            best.insert(at, idx);
+        let total = totals[idx.row()];
+        // Nearly all of many endpoints stop here.
+        if best.get(MOST_ENDPOINTS - 1).is_some_and(|last| totals[last.row()] >= total) {
+            continue;
         }
+        let at = best.partition_point(|b| totals[b.row()] >= total);
+        best.truncate(MOST_ENDPOINTS - 1);
+        best.insert(at, idx);
     }
-    let mut all: Vec<EndpointIdx> = picked.iter().copied().take(MOST_ENDPOINTS).collect();
-    all.extend(best);
-    all.truncate(MOST_ENDPOINTS);
-    all.into_iter()
+    let picked: Vec<EndpointIdx> = picked.iter().copied().take(MOST_ENDPOINTS).collect();
+    picked.into_iter().chain(best).take(MOST_ENDPOINTS)
 }
 
 /// The last decisions; when full, the oldest one goes.
@@ -243,6 +243,8 @@ impl Decisions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

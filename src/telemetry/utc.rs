@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Serialize, Serializer};
+
 const SECONDS_A_DAY: u64 = 86_400;
 
 /// A moment, as the time since 1970. Displays as RFC 3339 with nanoseconds, or with as many digits of the second as the
@@ -14,6 +16,13 @@ impl Utc {
     /// The moment that the clock of the machine shows.
     pub fn now() -> Self {
         Self(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+}
+
+impl Serialize for Utc {
+    /// As it displays.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

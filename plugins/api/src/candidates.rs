@@ -109,15 +109,15 @@ impl Candidates {
 
     /// Walks the rows in the set, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = EndpointIdx> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
-            let mut left = word;
-            std::iter::from_fn(move || {
-                (left != 0).then(|| {
-                    let bit = left.trailing_zeros();
-                    left &= left - 1;
-                    EndpointIdx((i * 64) as u32 + bit)
-                })
-            })
+        let (mut at, mut left) = (0, self.words.first().copied().unwrap_or_default());
+        std::iter::from_fn(move || {
+            while left == 0 {
+                at += 1;
+                left = *self.words.get(at)?;
+            }
+            let bit = left.trailing_zeros();
+            left &= left - 1;
+            Some(EndpointIdx((at * 64) as u32 + bit))
         })
     }
 

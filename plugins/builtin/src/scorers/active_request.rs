@@ -82,7 +82,12 @@ impl Scorer for ActiveRequest {
             super::fill(among, scores, |_| 1.0);
             return;
         };
-        let most = among.iter().map(|idx| counts[idx.row()].requests).max().unwrap_or(0);
+        let most = if among.count() == counts.len() {
+            counts.iter().map(|c| c.requests).max()
+        } else {
+            among.iter().map(|idx| counts[idx.row()].requests).max()
+        };
+        let most = most.unwrap_or(0);
         let scale = self.max_busy_score / most.max(1) as f64;
         super::fill(among, scores, |row| {
             let count = counts[row].requests;
