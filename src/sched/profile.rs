@@ -45,7 +45,6 @@ impl Profile {
                 break;
             }
             filter.filter(cx, columns, left);
-            timer.observe(laps.lap());
             trail.filtered(left);
             timer.observe(laps.lap());
         }
@@ -58,7 +57,6 @@ impl Profile {
                 scores.resize(rows, 0.0);
                 scorer.score(cx, columns, left, scores);
                 add(totals, scores, *weight);
-                timer.observe(laps.lap());
                 trail.scored(scores);
                 timer.observe(laps.lap());
             }

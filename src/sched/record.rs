@@ -23,7 +23,6 @@ const MOST_RECORDS: usize = 256;
 #[derive(Clone, Debug, Serialize)]
 pub struct DecisionRecord {
     /// When.
-    #[serde(serialize_with = "written")]
     pub at: Utc,
     /// The value of `x-request-id`.
     pub request: String,
@@ -92,10 +91,6 @@ pub struct RefusalRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     pub message: String,
-}
-
-fn written<S: Serializer>(at: &Utc, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(at)
 }
 
 fn address<S: Serializer>(of: &EndpointMeta, to: S) -> Result<S::Ok, S::Error> {
@@ -172,8 +167,10 @@ impl DecisionRecord {
         let mut filters = Vec::with_capacity(trail.filtered);
         for (plugin, after) in profile.names.filters.iter().zip(&trail.left[..trail.filtered]) {
             let (kept, all) = (after.count(), before.count());
-            let names = gone.take(MOST_DROPPED).map(|idx| snapshot.meta(idx).clone()).collect();
-            filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped: all - kept, names });
+            let dropped = all - kept;
+            let gone = before.iter().filter(|idx| !after.contains(*idx)).take(MOST_DROPPED.min(dropped));
+            let names = gone.map(|idx| snapshot.meta(idx).clone()).collect();
+            filters.push(FilterRecord { plugin: plugin.clone(), kept, dropped, names });
             before = after;
         }
         let scorers = profile.names.scorers.iter().zip(&profile.scorers);
@@ -243,8 +240,6 @@ impl Decisions {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use epp_plugin_api::SourceSpec;
+use rustls::client::WebPkiServerVerifier;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
-use crate::trust::AcceptAny;
+use crate::trust::{AcceptAny, AcceptTrusted};
 
 /// Where systems keep the certificates that they trust.
 const SYSTEM_ROOTS: [&str; 4] = [
@@ -44,8 +45,14 @@ pub fn client_config(source: &SourceSpec) -> Result<Arc<ClientConfig>, TlsSetupE
     let builder = builder.with_safe_default_protocol_versions().map_err(TlsSetupError::Setup)?;
     let builder = if source.skip_verify {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny::new(provider)))
-    } else {
+    } else if source.ca_cert_path.is_empty() {
         builder.with_root_certificates(roots(&source.ca_cert_path)?)
+    } else {
+        let (path, roots) = (source.ca_cert_path.as_str(), Arc::new(roots(&source.ca_cert_path)?));
+        let rules = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        let rules = rules.map_err(|e| unusable(path, rustls::Error::General(e.to_string())))?;
+        let verifier = AcceptTrusted::new(rules, certificates(path)?);
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     };
     let (cert, key) = (source.client_cert_path.as_str(), source.client_key_path.as_str());
     let config = match (cert.is_empty(), key.is_empty()) {
@@ -54,11 +61,14 @@ pub fn client_config(source: &SourceSpec) -> Result<Arc<ClientConfig>, TlsSetupE
         (false, true) => return Err(TlsSetupError::HalfPair { found: "clientCertPath" }),
         (false, false) => {
             let key = PrivateKeyDer::from_pem_file(key).map_err(|e| unreadable(key, e))?;
-            let unusable = |error| TlsSetupError::Unusable { path: cert.to_owned(), error };
-            builder.with_client_auth_cert(certificates(cert)?, key).map_err(unusable)?
+            builder.with_client_auth_cert(certificates(cert)?, key).map_err(|error| unusable(cert, error))?
         }
     };
     Ok(Arc::new(config))
+}
+
+fn unusable(path: &str, error: rustls::Error) -> TlsSetupError {
+    TlsSetupError::Unusable { path: path.to_owned(), error }
 }
 
 fn unreadable(path: &str, error: rustls_pki_types::pem::Error) -> TlsSetupError {
@@ -79,8 +89,7 @@ fn roots(ca_cert_path: &str) -> Result<RootCertStore, TlsSetupError> {
     let mut roots = RootCertStore::empty();
     if !ca_cert_path.is_empty() {
         for certificate in certificates(ca_cert_path)? {
-            let unusable = |error| TlsSetupError::Unusable { path: ca_cert_path.to_owned(), error };
-            roots.add(certificate).map_err(unusable)?;
+            roots.add(certificate).map_err(|error| unusable(ca_cert_path, error))?;
         }
         return Ok(roots);
     }

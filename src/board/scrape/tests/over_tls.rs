@@ -48,6 +48,15 @@ fn source() -> SourceSpec {
     }
 }
 
+/// A certificate that signs itself and is marked as one of an authority.
+fn authority() -> CertifiedKey<rcgen::KeyPair> {
+    let signing_key = rcgen::KeyPair::generate().expect("a key can be made");
+    let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address is a name");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let cert = params.self_signed(&signing_key).expect("a certificate can be made");
+    CertifiedKey { cert, signing_key }
+}
+
 fn certified() -> CertifiedKey<rcgen::KeyPair> {
     generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate can be made")
 }
@@ -98,6 +107,17 @@ async fn only_a_known_authority_is_taken_when_certificates_are_verified() {
     let ca = File::new("ca.pem", &certified.cert.pem());
     let known = SourceSpec { skip_verify: false, ca_cert_path: ca.path(), ..source() };
     assert_eq!(fetch(&known, &target).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_trusted_authority_may_be_the_engine_itself() {
+    let (engine, other) = (authority(), authority());
+    let target = start(&engine).await;
+    for (trusted, is_fine) in [(&engine, true), (&other, false)] {
+        let ca = File::new("authority.pem", &trusted.cert.pem());
+        let spec = SourceSpec { skip_verify: false, ca_cert_path: ca.path(), ..source() };
+        assert_eq!(fetch(&spec, &target).await.is_ok(), is_fine);
+    }
 }
 
 #[test]
