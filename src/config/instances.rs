@@ -36,7 +36,7 @@ pub struct Slot {
 enum State {
     /// It has not been built yet.
     Pending,
-    Built(Built),
+    Built(Box<Built>),
     /// It cannot be built, and why has been reported.
     Failed,
 }
@@ -216,7 +216,8 @@ impl<'a> Instances<'a> {
     pub fn into_planned(self) -> Option<Vec<Planned>> {
         let planned = |slot: Slot| {
             let Slot { name, kind, origin, parameters, state, .. } = slot;
-            let State::Built(Built { instance, keys, .. }) = state else { return None };
+            let State::Built(built) = state else { return None };
+            let Built { instance, keys, .. } = *built;
             Some(Planned { name, kind: kind?, parameters, origin, instance, keys })
         };
         self.slots.into_iter().map(planned).collect()

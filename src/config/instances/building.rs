@@ -7,7 +7,7 @@ use crate::config::plan::{Keys, Planned};
 
 /// What came of trying to build an instance.
 enum Attempt {
-    Built(Built),
+    Built(Box<Built>),
     /// It refers to instances that are not built yet.
     Waits(Waiting),
     Failed(Vec<NodeError>),
@@ -88,7 +88,7 @@ impl Instances<'_> {
         if !referred().all(taken) {
             return self.build_one(kind, slot);
         }
-        Attempt::Built(Built { instance: old.instance.clone(), keys: old.keys.clone(), taken_over: true })
+        Attempt::Built(Box::new(Built { instance: old.instance.clone(), keys: old.keys.clone(), taken_over: true }))
     }
 
     /// The instance of the plan before, if nothing about it has changed but perhaps what it refers to.
@@ -112,7 +112,7 @@ impl Instances<'_> {
                 let refers_to = cx.refers_to().to_vec();
                 let (reads, optional_reads, writes) = cx.into_keys();
                 let keys = Keys { reads, optional_reads, writes, refers_to };
-                return Attempt::Built(Built { instance, keys, taken_over: false });
+                return Attempt::Built(Box::new(Built { instance, keys, taken_over: false }));
             }
             Err(BuildError(mistakes)) => mistakes,
         };
