@@ -181,16 +181,11 @@ async fn every_source_is_asked_and_may_name_its_port() {
     let gpu = CustomMetric { attribute_key: "gpu".into(), metric: Selector { family: "gpu".into(), labels: vec![] } };
     let mut exporter = source("/gpu");
     exporter.spec.port = Some(beside.address.port());
-<<<<<<< HEAD
     exporter.extractors[0].1 = Extraction::Engines(ExtractorSpec {
         engine_label: "engine".into(),
         default_engine: "vllm".into(),
         engines: vec![EngineMapping { name: "vllm".into(), custom: vec![gpu], ..Default::default() }],
     });
-=======
-    let Extraction::Engines(spec) = &mut exporter.extractors[0].1 else { panic!("it reads engines") };
-    spec.engines = vec![EngineMapping { name: "vllm".into(), custom: vec![gpu], ..Default::default() }];
->>>>>>> hooks
     let scraper = Scraper::new(settings(vec![source("/metrics"), exporter]), &MetricHub::default());
     let watched = scraper.expect("a good set-up").watch(meta(own.address, &[]), &tasks);
     assert!(own.asked(2).await.starts_with("GET /metrics "));
