@@ -10,7 +10,7 @@ use stand::Stand;
 
 /// The destination, the list of what is held, in it the in-flight load with its list of charges; and the record of the
 /// decision with its lists, which tells of at most eight endpoints.
-const HANDED_OUT: u64 = 26;
+const HANDED_OUT: u64 = 25;
 /// More cycles than records are kept.
 const WARM: usize = 300;
 
