@@ -203,10 +203,10 @@ impl Reader<'_> {
     }
 
     fn unary(&mut self) -> Result<Expression, String> {
-        let signs: [(&str, fn(Box<Expression>) -> Expression); 2] =
-            [("!", Expression::Not), ("-", Expression::Negative)];
+        type Wrap = fn(Box<Expression>) -> Expression;
+        const SIGNS: [(&str, Wrap); 2] = [("!", Expression::Not), ("-", Expression::Negative)];
         let mut wraps = Vec::new();
-        while let Some((_, wrap)) = signs.iter().find(|(token, _)| self.eat(token)) {
+        while let Some((_, wrap)) = SIGNS.iter().find(|(token, _)| self.eat(token)) {
             wraps.push(*wrap);
         }
         if wraps.len() > MOST_DEPTH {

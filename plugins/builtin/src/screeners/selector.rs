@@ -21,8 +21,9 @@ fn terms(text: &str) -> Vec<&str> {
 }
 
 fn term(text: &str) -> Result<Term, String> {
-    let operators: [(&str, fn(Vec<String>) -> Rule); 3] = [("!=", Rule::NotIn), ("==", Rule::In), ("=", Rule::In)];
-    for (operator, rule) in operators {
+    type Of = fn(Vec<String>) -> Rule;
+    const OPERATORS: [(&str, Of); 3] = [("!=", Rule::NotIn), ("==", Rule::In), ("=", Rule::In)];
+    for (operator, rule) in OPERATORS {
         if let Some((key, value)) = text.split_once(operator).filter(|(key, _)| !key.is_empty()) {
             return checked(key.trim(), rule(vec![value.trim().to_owned()]));
         }

@@ -99,11 +99,14 @@ pub struct Gate {
     pub role_label: String,
 }
 
-/// Reads the parameters: the scope, the selectors, and the gate if there is one.
+/// The scope, the selectors, and the gate if there is one.
+pub type Settings = (Vec<Term>, Vec<HeaderSelector>, Option<Gate>);
+
+/// Reads the parameters.
 ///
 /// # Errors
 /// With every mistake.
-pub fn read(cx: &BuildContext<'_>) -> Result<(Vec<Term>, Vec<HeaderSelector>, Option<Gate>), BuildError> {
+pub fn read(cx: &BuildContext<'_>) -> Result<Settings, BuildError> {
     let cfg: Config = cx.config()?;
     let mut mistakes = Mistakes::default();
     if cfg.scope.label_selector.trim().is_empty() {
