@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Parser};
 
 use crate::config::duration::parse_duration;
-use crate::telemetry::log::Format;
+use crate::telemetry::line::Format;
 
 const DEPRECATED: &str = "Refused: configure metrics through engineConfigs";
 

@@ -11,3 +11,4 @@ pub mod profile;
 pub mod record;
 pub mod scratch;
 pub mod subset;
+pub mod trail;

@@ -37,7 +37,7 @@ impl Profile {
     /// `work.totals`. Each plugin is one of the laps.
     pub fn run(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> ProfileRun {
         let mut picked = work.spare_targets();
-        let Work { columns, candidates, left, totals, scores, rng, trail, .. } = work;
+        let Work { columns, candidates, left, totals, rng, trail, .. } = work;
         trail.reset();
         left.copy_from(candidates);
         for (filter, timer) in &self.filters {
@@ -53,11 +53,9 @@ impl Profile {
         totals.resize(rows, 0.0);
         if !left.is_empty() {
             for Weighted { scorer, weight, timer } in &self.scorers {
-                scores.clear();
-                scores.resize(rows, 0.0);
+                let scores = trail.next_scores(rows);
                 scorer.score(cx, columns, left, scores);
                 add(totals, scores, *weight);
-                trail.scored(scores);
                 timer.observe(laps.lap());
             }
             let (picker, timer) = &self.picker;

@@ -105,42 +105,6 @@ fn names<S: Serializer>(of: &[Arc<EndpointMeta>], to: S) -> Result<S::Ok, S::Err
     to.collect_seq(of.iter().map(|meta| meta.name.to_string()))
 }
 
-/// What a profile's run leaves for its record; reused from request to request.
-#[derive(Debug, Default)]
-pub struct Trail {
-    left: Vec<Candidates>,
-    filtered: usize,
-    scores: Vec<Vec<f64>>,
-    scored: usize,
-}
-
-impl Trail {
-    /// Forgets the last run.
-    pub fn reset(&mut self) {
-        (self.filtered, self.scored) = (0, 0);
-    }
-
-    /// One more filter has left these.
-    pub fn filtered(&mut self, left: &Candidates) {
-        if self.left.len() == self.filtered {
-            self.left.push(Candidates::default());
-        }
-        self.left[self.filtered].copy_from(left);
-        self.filtered += 1;
-    }
-
-    /// One more scorer has given these.
-    pub fn scored(&mut self, scores: &[f64]) {
-        if self.scores.len() == self.scored {
-            self.scores.push(Vec::new());
-        }
-        let kept = &mut self.scores[self.scored];
-        kept.clear();
-        kept.extend_from_slice(scores);
-        self.scored += 1;
-    }
-}
-
 impl DecisionRecord {
     /// Begins the record of a request.
     pub fn new(request: &InferenceRequest, generation: u64, seed: u64) -> Self {
@@ -164,8 +128,8 @@ impl DecisionRecord {
     pub fn ran(&mut self, profile: &Profile, run: &ProfileRun, snapshot: &Snapshot, work: &Work) {
         let Work { candidates, left, totals, trail, .. } = work;
         let mut before = candidates;
-        let mut filters = Vec::with_capacity(trail.filtered);
-        for (plugin, after) in profile.names.filters.iter().zip(&trail.left[..trail.filtered]) {
+        let mut filters = Vec::with_capacity(trail.left().len());
+        for (plugin, after) in profile.names.filters.iter().zip(trail.left()) {
             let (kept, all) = (after.count(), before.count());
             let dropped = all - kept;
             let gone = before.iter().filter(|idx| !after.contains(*idx)).take(MOST_DROPPED.min(dropped));
@@ -183,7 +147,7 @@ impl DecisionRecord {
                 .map(|idx| EndpointRecord {
                     endpoint: snapshot.meta(idx).clone(),
                     total: totals[idx.row()],
-                    scores: trail.scores[..trail.scored].iter().map(|scores| scores[idx.row()]).collect(),
+                    scores: trail.scores().iter().map(|scores| scores[idx.row()]).collect(),
                 })
                 .collect(),
             picked: run.targets().unwrap_or_default().iter().map(|i| snapshot.meta(*i).clone()).collect(),

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use epp_plugin_api::{Candidates, Columns, EndpointIdx, ProfileRun, Runs, Targets};
 use parking_lot::Mutex;
 
-use crate::sched::record::Trail;
+use crate::sched::trail::Trail;
 
 /// Buffers for one request in rooms 4 to 6.
 #[derive(Debug, Default)]
@@ -33,7 +33,6 @@ pub struct Work {
     pub screened: Candidates,
     /// Totals by row of the profile that ran last.
     pub totals: Vec<f64>,
-    pub scores: Vec<f64>,
     pub runs: Runs,
     /// Who was left, with their totals, in each profile that ran; by the place of the profile.
     pub scored: Vec<Vec<(EndpointIdx, f64)>>,

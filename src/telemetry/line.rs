@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt::{self, Arguments, Debug, Write};
+use std::str::FromStr;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -9,8 +10,27 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::telemetry::log::Format;
 use crate::telemetry::utc::Utc;
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    #[default]
+    Json,
+    Text,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "json" => Ok(Self::Json),
+            "text" => Ok(Self::Text),
+            _ => Err(format!("expected json or text, found {text:?}")),
+        }
+    }
+}
 
 /// Writes events in one of the formats.
 pub(super) struct Line(pub Format);

@@ -3,7 +3,7 @@
 pub mod exposition;
 pub mod families;
 pub mod labels;
-mod line;
+pub mod line;
 pub mod log;
 pub mod process;
 pub mod utc;
