@@ -84,18 +84,13 @@ impl Reloader {
         for what in needs_a_restart(&current.plan, &plan) {
             tracing::warn!("{what} has changed in the config; that takes effect at the next start");
         }
-        let (kept, new) = kept_and_new(&current.plan, &plan);
+        let kept = plan.plugins.iter().filter(|plugin| plugin.taken_over).count();
+        let new = plan.plugins.len() - kept;
         let number = current.number + 1;
         self.generations.store(Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub)));
         tracing::info!(generation = number, kept, new, "config reloaded");
         Ok(())
     }
-}
-
-/// How many instances go on with their state, and how many begin anew.
-fn kept_and_new(old: &Plan, new: &Plan) -> (usize, usize) {
-    let kept = new.plugins.iter().filter(|p| old.plugins.iter().any(|o| o.is_written_as(p))).count();
-    (kept, new.plugins.len() - kept)
 }
 
 /// The parts of a config that were set up once, at the start.

@@ -217,8 +217,8 @@ impl<'a> Instances<'a> {
         let planned = |slot: Slot| {
             let Slot { name, kind, origin, parameters, state, .. } = slot;
             let State::Built(built) = state else { return None };
-            let Built { instance, keys, .. } = *built;
-            Some(Planned { name, kind: kind?, parameters, origin, instance, keys })
+            let Built { instance, keys, taken_over } = *built;
+            Some(Planned { name, kind: kind?, parameters, origin, instance, keys, taken_over })
         };
         self.slots.into_iter().map(planned).collect()
     }

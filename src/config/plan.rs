@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
 
-use super::instances::same;
 use super::mistake::Mistake;
 
 /// A config that can run. Places in lists are indices into `plugins`.
@@ -56,6 +55,8 @@ pub struct Planned {
     pub origin: Origin,
     pub instance: Instance,
     pub keys: Keys,
+    /// The instance is that of the plan before.
+    pub taken_over: bool,
 }
 
 /// The data that an instance said it deals in when it was built.
@@ -67,18 +68,6 @@ pub struct Keys {
     pub writes: Vec<DataKey>,
     /// The names of the other instances that it was built with.
     pub refers_to: Vec<String>,
-}
-
-impl Planned {
-    /// Whether the other one has the same name, type and parameters.
-    pub fn is_written_as(&self, other: &Self) -> bool {
-        let parameters = match (&self.parameters, &other.parameters) {
-            (Some(a), Some(b)) => same(a, b),
-            (None, None) => true,
-            (Some(node), None) | (None, Some(node)) => node.is_null(),
-        };
-        self.name == other.name && self.kind.name == other.kind.name && parameters
-    }
 }
 
 /// Why an instance is there.
