@@ -78,6 +78,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             .await
             .map_err(|_| anyhow!("no answer within {} s", args.timeout))??;
         print(&answers, began.elapsed())?;
+        if args.explain && !answers.iter().any(|answer| explanation(answer).is_some()) {
+            eprintln!("why is not told: the picker runs without --explain-header");
+        }
     }
     Ok(())
 }
@@ -193,18 +196,20 @@ fn print(answers: &[ProcessingResponse], took: Duration) -> anyhow::Result<()> {
             }
             _ => {}
         }
-        let Some(metadata) = &answer.dynamic_metadata else { continue };
-        match text_in(metadata, EXPLANATIONS, DECISION) {
-            Some(json) => print!("{}", explain::table(&serde_json::from_str(json)?)),
-            None => print_scores(metadata),
+        match (explanation(answer), &answer.dynamic_metadata) {
+            (Some(json), _) => print!("{}", explain::table(&serde_json::from_str(json)?)),
+            (None, Some(metadata)) => print_scores(metadata),
+            (None, None) => {}
         }
     }
     if picked { Ok(()) } else { bail!("the picker ended the stream without an answer") }
 }
 
-fn text_in<'a>(metadata: &'a Struct, namespace: &str, key: &str) -> Option<&'a str> {
-    let Some(Kind::StructValue(fields)) = &metadata.fields.get(namespace)?.kind else { return None };
-    match &fields.fields.get(key)?.kind {
+/// The record of the decision as JSON, if the answer has it.
+fn explanation(answer: &ProcessingResponse) -> Option<&str> {
+    let metadata = answer.dynamic_metadata.as_ref()?;
+    let Some(Kind::StructValue(fields)) = &metadata.fields.get(EXPLANATIONS)?.kind else { return None };
+    match &fields.fields.get(DECISION)?.kind {
         Some(Kind::StringValue(text)) => Some(text),
         _ => None,
     }

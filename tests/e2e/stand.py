@@ -84,7 +84,7 @@ class Stand:
         try:
             self.engine_ports = self.start_engines(engines, kind, engine_flags) if engines else []
             self.write_endpoints(self.engine_ports)
-            self.config_path.write_text(config.replace("ENDPOINTS", str(self.endpoints_path)))
+            self.write_config(config)
             self.flags = flags
             self.start_epp(ready)
             if mode:
@@ -156,6 +156,12 @@ class Stand:
         new.write_text(yaml.safe_dump({"endpoints": entries}))
         new.rename(self.endpoints_path)
 
+    def write_config(self, text):
+        """Puts a config in the place of the one before; ENDPOINTS stands for the path of the endpoints file."""
+        new = self.config_path.with_suffix(".new")
+        new.write_text(text.replace("ENDPOINTS", str(self.endpoints_path)))
+        new.rename(self.config_path)
+
     # HTTP
 
     def get(self, path, accept=None):
@@ -170,6 +176,10 @@ class Stand:
         """The sum of the samples of this name that carry these labels; None if there is none."""
         hits = [s.value for f in text_string_to_metric_families(self.get("/metrics")[1]) for s in f.samples if s.name == name and labels.items() <= s.labels.items()]
         return sum(hits) if hits else None
+
+    def decisions(self, last=10):
+        """The records of the last decisions, newest first."""
+        return json.loads(self.get(f"/debug/decisions?last={last}")[1])
 
     def in_flight(self):
         return sum(e["in_flight"]["requests"] for e in json.loads(self.get("/debug/endpoints")[1])["endpoints"])

@@ -1,7 +1,8 @@
 //! What the author of a plugin sees, and nothing else: the snapshot of the endpoints, the request, the columns that
 //! producers fill, the roles that a plugin can play, and how its parameters are read.
 //!
-//! Nothing here does I/O, spawns a task, or reads a clock or a global source of randomness.
+//! Nothing here does I/O, spawns a task, or reads a clock or a global source of randomness; what the feature `testing` adds,
+//! for the tests of plugins, does not run in the picker.
 
 mod candidates;
 mod columns;
@@ -16,6 +17,8 @@ mod request;
 mod rewrite;
 mod snapshot;
 mod specs;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use candidates::Candidates;
 pub use columns::{Attribute, ColumnKey, Columns, DataKey, RequestKey, Slots};

@@ -25,7 +25,6 @@ mod session;
 mod slo;
 mod topology;
 
+// Tests say `crate::testing` and `crate::conformance!`.
 #[cfg(test)]
-mod conformance;
-#[cfg(test)]
-mod testing;
+use epp_plugin_api::{conformance, testing};

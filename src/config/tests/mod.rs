@@ -18,12 +18,21 @@ const DISCOVERY: &str = "{type: file-discovery, parameters: {path: e.yaml}}";
 type Registry = &'static [&'static PluginType];
 
 fn load_with(registry: Registry, text: &str, previous: Option<&Plan>) -> Result<Plan, Vec<Mistake>> {
+    load_as(registry, text, previous, false)
+}
+
+fn load_as(
+    registry: Registry,
+    text: &str,
+    previous: Option<&Plan>,
+    allow_experimental: bool,
+) -> Result<Plan, Vec<Mistake>> {
     let environment = Environment {
         registry,
         slots: &Slots::default(),
         metrics: &MetricHub::default(),
         staleness: Duration::from_secs(5),
-        allow_experimental: false,
+        allow_experimental,
         previous,
     };
     load(text, &environment)
@@ -34,7 +43,7 @@ fn loaded(text: &str) -> Result<Plan, Vec<Mistake>> {
 }
 
 fn plan_with(registry: Registry, text: &str) -> Plan {
-    load_with(registry, text, None).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes:?}"))
+    load_as(registry, text, None, true).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes:?}"))
 }
 
 fn plan(text: &str) -> Plan {

@@ -3,10 +3,12 @@
 use super::{Finding, Rule, Source};
 
 /// Which crates of ours each manifest may name.
-const MAY_NAME: [(&str, &[&str]); 6] = [
+const MAY_NAME: [(&str, &[&str]); 7] = [
     ("Cargo.toml", &["epp-plugin-api", "epp-plugins", "epp-sim"]),
     ("plugins/api/Cargo.toml", &[]),
     ("plugins/builtin/Cargo.toml", &["epp-plugin-api", "epp-prefix-index"]),
+    // Its tests run it in the picker.
+    ("plugins/example/Cargo.toml", &["epp-plugin-api", "epp"]),
     ("plugins/prefix-index/Cargo.toml", &[]),
     ("sim/Cargo.toml", &[]),
     ("fuzz/Cargo.toml", &["epp", "epp-plugin-api", "epp-plugins", "epp-prefix-index"]),

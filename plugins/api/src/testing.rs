@@ -1,15 +1,19 @@
-//! What tests of plugins have in common: parameters from JSON, snapshots, requests, and draws of a picker.
+//! What tests of plugins have in common: parameters from JSON, snapshots, requests, draws of a picker, and the rules that
+//! every plugin must keep.
+
+pub mod conformance;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use epp_plugin_api::{
+use tokio::time::Instant;
+
+use crate::{
     Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, DataKey, EndpointId, EndpointIdx, EndpointMeta,
     EndpointName, Filter, Headers, InferenceRequest, Instance, Load, MetricHub, Node, Observed, Parsed, Picker, Place,
     PluginType, Scorer, Slots, Snapshot, SnapshotRow, Value,
 };
-use tokio::time::Instant;
 
 /// Where instances are built: the slots and metrics that they share.
 #[derive(Default)]

@@ -1,16 +1,16 @@
 //! The rules that every filter, scorer and picker keeps, tried on one built instance of each.
 
-use epp_plugin_api::{Candidates, Columns, EndpointIdx, Filter, Picker, PluginType, Scorer, Snapshot};
+use crate::{Candidates, Columns, EndpointIdx, Filter, Picker, PluginType, Scorer, Snapshot};
 
-use crate::testing::{Rig, Row, cycle, request, snapshot};
+use super::{Rig, Row, cycle, request, snapshot};
 
-/// Tries the rules of its kinds on an instance with these parameters, as a test.
+/// Tries the rules of its kinds on an instance with these parameters, as a test. Needs the feature `testing`.
 #[macro_export]
 macro_rules! conformance {
     ($kind:expr, $parameters:expr) => {
         #[test]
         fn keeps_the_rules_of_its_kind() {
-            $crate::conformance::check(&$kind, $parameters);
+            $crate::testing::conformance::check(&$kind, $parameters);
         }
     };
 }
