@@ -11,3 +11,5 @@ pub mod profile;
 pub mod record;
 pub mod scratch;
 pub mod subset;
+#[cfg(test)]
+mod tests;
