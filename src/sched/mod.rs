@@ -11,4 +11,6 @@ pub mod profile;
 pub mod record;
 pub mod scratch;
 pub mod subset;
+#[cfg(test)]
+mod tests;
 pub mod trail;

@@ -86,6 +86,8 @@ fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use epp_plugin_api::{
         Candidates, Columns, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Load, MetricHub, Observed,
         Parsed, Snapshot, SnapshotRow,
@@ -133,6 +135,77 @@ mod tests {
             parsed: Parsed::default(),
             received: tokio::time::Instant::now(),
         }
+    }
+
+    /// Keeps all but the first rows, so many of them.
+    struct Without(usize);
+
+    impl Filter for Without {
+        fn filter(&self, _: &Cycle<'_>, _: &Columns, keep: &mut Candidates) {
+            keep.retain(|idx| idx.row() >= self.0);
+        }
+    }
+
+    /// Gives the same score to everyone, and remembers how many they were.
+    struct Gives(f64, AtomicUsize);
+
+    impl Scorer for Gives {
+        fn score(&self, _: &Cycle<'_>, _: &Columns, among: &Candidates, scores: &mut [f64]) {
+            self.1.store(among.count(), Relaxed);
+            among.iter().for_each(|idx| scores[idx.row()] = self.0);
+        }
+    }
+
+    /// What three endpoints total to, how many each scorer has seen, and who was picked.
+    fn ran(n_filtered: usize, scores: &[(f64, f64)]) -> (Vec<f64>, Vec<usize>, ProfileRun) {
+        let metrics = SchedMetrics::new(&MetricHub::default());
+        let timer = || metrics.timer("any", "any", "any");
+        let scorers: Vec<_> = scores.iter().map(|(score, _)| Arc::new(Gives(*score, AtomicUsize::new(0)))).collect();
+        let weighted = scorers.iter().zip(scores).map(|(scorer, (_, weight))| Weighted {
+            scorer: scorer.clone(),
+            weight: *weight,
+            timer: timer(),
+        });
+        let names = Names {
+            profile: "any".into(),
+            filters: vec!["without".into()],
+            scorers: vec!["gives".into(); scores.len()],
+            picker: "best".into(),
+        };
+        let profile = Profile {
+            name: "any".into(),
+            names,
+            filters: vec![(Arc::new(Without(n_filtered)), timer())],
+            scorers: weighted.collect(),
+            picker: (Arc::new(Best), timer()),
+        };
+        let (snapshot, request) = (board(3), request());
+        let load = Load { waiting: snapshot.waiting(), running: snapshot.running(), kv_usage: snapshot.kv_usage() };
+        let cx = Cycle { snapshot: &snapshot, request: &request, load, peer: None, now: request.received };
+        let mut work = Work::default();
+        work.reset(3, ["any"].into_iter());
+        let run = profile.run(&cx, &mut work, &mut Laps::start());
+        (work.totals, scorers.iter().map(|scorer| scorer.1.load(Relaxed)).collect(), run)
+    }
+
+    #[test]
+    fn who_gets_past_the_filters_totals_its_weighted_scores() {
+        for (scores, total) in [
+            ([(0.3, 1.0), (0.8, 1.0)], 1.1),
+            ([(0.3, 60.0), (0.8, 40.0)], 50.0),
+            ([(-0.5, 1.0), (1.5, 1.0)], 1.0),
+            ([(0.3, 0.0), (0.8, 1.0)], 0.8),
+        ] {
+            let (totals, seen, run) = ran(1, &scores);
+            assert!((totals[2] - total).abs() < 1e-9 && totals[1] == totals[2], "{scores:?}: {totals:?}");
+            assert_eq!((totals[0], seen), (0.0, vec![2, 2]), "{scores:?}");
+            assert!(matches!(&run, ProfileRun::Chose(picked) if picked[0] != EndpointIdx(0)), "{run:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_scored_or_picked_when_the_filters_leave_nobody() {
+        assert_eq!(ran(3, &[(0.3, 1.0)]), (vec![0.0; 3], vec![0], ProfileRun::Exhausted));
     }
 
     /// One policy served both stages of a request once, because the second profile ran on the totals of the first.

@@ -204,6 +204,16 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_within_one_of_two_ranges_goes_there() {
+        let rig = Rig::default();
+        let filter = rig.build(&TYPE, json!({"label": "ctx", "enableFiltering": true})).filter.unwrap();
+        let board = snapshot(1, ["0-52", "142-242"].map(|range| Row::labelled(&[("ctx", range)])));
+        for (length, expected) in [(42, &[0][..]), (52, &[0]), (53, &[]), (142, &[1]), (242, &[1])] {
+            assert_eq!(kept_with(&*filter, &board, &counted(&rig, length)), expected, "{length}");
+        }
+    }
+
+    #[test]
     fn scores_by_the_length_of_the_prompt() {
         let rig = Rig::default();
         let scorer = rig.build(&TYPE, json!({"label": "ctx"})).scorer.unwrap();

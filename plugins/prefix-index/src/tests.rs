@@ -98,6 +98,21 @@ fn keeps_a_prompt_beyond_the_capacity_whole() {
 }
 
 #[test]
+fn one_prompt_too_many_takes_the_oldest_from_its_owner_only() {
+    let index = PrefixIndex::new(Limits::default());
+    for id in 0..10 {
+        index.store(A, &prompt(id, 0, 1), 10);
+        index.store(B, &prompt(id, 0, 1), 10);
+    }
+    index.store(A, &prompt(10, 0, 1), 10);
+    assert_eq!((counts(&index, &prompt(0, 0, 1)), counts(&index, &prompt(10, 0, 1))), ((0, 1), (1, 0)));
+    index.forget(B);
+    assert_eq!(counts(&index, &prompt(0, 0, 1)), (0, 0));
+    assert!((1..=10).all(|id| counts(&index, &prompt(id, 0, 1)) == (1, 0)));
+    assert_eq!((index.blocks(), index.blocks_of(A)), (10, 10));
+}
+
+#[test]
 fn a_lookup_makes_nothing_more_recent() {
     let index = PrefixIndex::new(Limits::default());
     index.store(A, &prompt(1, 0, 5), 10);

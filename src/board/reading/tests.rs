@@ -181,15 +181,17 @@ fn what_a_page_no_longer_shows_becomes_unknown() {
 
 #[test]
 fn a_mapping_that_wants_nothing_misses_nothing() {
-    let (observed, missing) = read("vllm:num_requests_running 4\n", &EngineMapping::default());
-    assert_eq!((observed, missing), (Observed::default(), vec![]));
+    for page in ["vllm:num_requests_running 4\n", ""] {
+        assert_eq!(read(page, &EngineMapping::default()), (Observed::default(), vec![]), "{page}");
+    }
 }
 
 #[test]
 fn reads_the_geometry_of_the_cache() {
     let info = "vllm:cache_config_info{block_size=\"B\",num_gpu_blocks=\"N\"} 1\n";
     let vllm_page = |b, n| info.replace('B', b).replace('N', n);
-    let triton = "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 6239\n\
+    let triton = "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.42\n\
+                  nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 6239\n\
                   nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} 64\n";
     for (page, mapping, expected) in [
         (vllm_page("128", "512"), vllm(), (Some(128), Some(512))),
@@ -278,6 +280,72 @@ fn a_label_chooses_the_engine() {
         let labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
         let meta = EndpointMeta::new(name, "127.0.0.1".into(), 1, labels, 0);
         assert_eq!(Engines::new(&spec).of(&meta).name, expected, "{:?}", meta.labels);
+    }
+}
+
+/// What a custom number that stands at `spec` is, and the families that are missed.
+fn custom(page: &str, spec: &str) -> (Option<f64>, Vec<String>) {
+    let metric = selector(spec).expect("a selector");
+    let custom = vec![CustomMetric { attribute_key: "key".to_owned(), metric }];
+    let (observed, missing) = read(page, &EngineMapping { custom, ..EngineMapping::default() });
+    assert_eq!((observed.waiting, observed.running, observed.kv_usage), (None, None, None), "{page}");
+    (observed.custom.first().map(|(_, value)| *value), missing)
+}
+
+#[test]
+fn labels_choose_the_series() {
+    let two = "f{label1=\"value1\"} 1 1000\nf{label1=\"value2\"} 2 2000\n";
+    let more = "f{labelA=\"A1\",labelB=\"B1\"} 3 1500\nf{labelA=\"A2\",labelB=\"B2\"} 4 2500\n";
+    for (page, spec, value) in [
+        (two, "f{label1=value1}", Some(1.0)),
+        (two, "f{label1=value3}", None),
+        (two, "f", Some(2.0)),
+        (more, "f{labelA=A1}", Some(3.0)),
+        (more, "f{labelA=A1,labelB=B2}", None),
+        ("f 5 3000\nf 6 1000\n", "f", Some(5.0)),
+        ("f{tier=\"gold\"} 42.5\n", "f{tier=gold}", Some(42.5)),
+        ("g 1\n", "f", None),
+    ] {
+        let missing = if value.is_some() { vec![] } else { vec!["f".to_owned()] };
+        assert_eq!(custom(page, spec), (value, missing), "{spec} of {page}");
+    }
+}
+
+#[test]
+fn reads_everything_that_one_page_says() {
+    let page = "vllm:num_requests_waiting 7\nvllm:num_requests_running 3\nvllm:kv_cache_usage_perc 0.55\n".to_owned()
+        + &lora("adapter-a,adapter-b", "adapter-c", "4", "1")
+        + "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"512\"} 1\n";
+    let (observed, missing) = read(&page, &vllm());
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let adapters = Adapters { running: set(&["adapter-a", "adapter-b"]), waiting: set(&["adapter-c"]), most: 4 };
+    let expected = Observed {
+        waiting: Some(7.0),
+        running: Some(3.0),
+        kv_usage: Some(0.55),
+        block_tokens: Some(16),
+        blocks: Some(512),
+        adapters: Some(adapters.into()),
+        at: observed.at,
+        ..Observed::default()
+    };
+    assert!(observed.at.is_some());
+    assert_eq!((observed, missing), (expected, vec![]));
+}
+
+#[test]
+fn adapters_are_not_read_when_they_are_not_wanted() {
+    let page = "vllm:num_requests_waiting 7\n".to_owned() + &lora("a", "", "4", "1");
+    let wants = EngineMapping { lora: None, ..vllm() };
+    let (observed, _) = read(&page, &wants);
+    assert_eq!((observed.waiting, observed.adapters), (Some(7.0), None));
+}
+
+#[test]
+fn each_engine_is_read_by_its_own_names() {
+    let page = "vllm:num_requests_waiting 10\nsglang:num_queue_reqs 20\n";
+    for (mapping, expected) in [(vllm(), 10.0), (sglang(), 20.0)] {
+        assert_eq!(load(page, &mapping).0, Some(expected), "{}", mapping.name);
     }
 }
 

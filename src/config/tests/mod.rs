@@ -1,5 +1,6 @@
 //! What a config becomes, and what is refused with which words.
 
+mod defaults;
 mod golden;
 mod references;
 mod refused;

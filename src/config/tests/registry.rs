@@ -78,6 +78,25 @@ pub const REGISTRY: &[&PluginType] = &[
         cx.writes::<Tokens>();
         Ok(producer())
     }),
+    &PluginType {
+        stability: Stability::Alpha,
+        ..beta("trial-producer", &[Kind::Producer], |cx| {
+            cx.writes::<Trials>();
+            Ok(producer())
+        })
+    },
+    &beta("trial-scorer", &[Kind::Scorer], |cx| {
+        cx.reads::<Trials>("");
+        Ok(scorer())
+    }),
+    &beta("picky-producer", &[Kind::Producer], |cx| {
+        cx.writes::<Whims>();
+        Err(BuildError::at("whim", "expected a whim, found nothing"))
+    }),
+    &beta("picky-scorer", &[Kind::Scorer], |cx| {
+        cx.reads::<Whims>("");
+        Ok(scorer())
+    }),
     &beta("metrics-data-source", &[Kind::Source], |_| Ok(Instance { source: Some(page()), ..Instance::default() })),
     &beta("core-metrics-extractor", &[Kind::Extractor], |cx| {
         cx.writes_metric("WaitingQueueSize");
@@ -169,6 +188,8 @@ attributes! {
     Matches "PrefixCacheMatchInfoDataKey" "approx-prefix-cache-producer";
     InFlight "InFlightLoadDataKey" "inflight-load-producer";
     Tokens "TokenizedPrompt" "token-producer";
+    Trials "TrialDataKey" "trial-producer";
+    Whims "WhimDataKey" "picky-producer";
 }
 
 fn filter() -> Instance {

@@ -87,5 +87,6 @@ mod tests {
     fn needs_a_path() {
         assert!(Rig::default().refused(&TYPE, json!(null)).contains("path"));
         assert!(Rig::default().refused(&TYPE, json!({"path": ""})).contains("path"));
+        assert!(Rig::default().refused(&TYPE, json!({"path": "/x", "foo": 1})).contains("\"foo\""));
     }
 }

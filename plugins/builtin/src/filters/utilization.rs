@@ -167,16 +167,23 @@ mod tests {
 
     #[test]
     fn counts_requests_in_flight() {
-        let rig = Rig::default();
-        let active = json!({"conditions": [{"metric": "active-requests", "maxValue": 2}]});
-        let filter = rig.build(&TYPE, active).filter.unwrap();
-        let board = snapshot(1, vec![Row::default(); 3]);
-        let mut columns = Columns::default();
-        assert_eq!(kept_with(&*filter, &board, &columns), [0, 1, 2]);
-        columns.reset(3);
-        let column = columns.write(rig.slots.column::<InFlight>("inflight-load-producer"));
-        (1..).zip(column).for_each(|(n, cell)| cell.requests = n);
-        assert_eq!(kept_with(&*filter, &board, &columns), [0, 1]);
+        for (most, counts, expected) in [(2, &[1, 2, 3][..], &[0, 1][..]), (1, &[0, 5], &[0]), (0, &[1, 1], &[])] {
+            let rig = Rig::default();
+            let active = json!({"conditions": [{"metric": "active-requests", "maxValue": most}]});
+            let filter = rig.build(&TYPE, active).filter.unwrap();
+            let requests = |&requests: &i64| InFlight { requests, ..InFlight::default() };
+            let in_flight: Vec<_> = counts.iter().map(requests).collect();
+            let columns = rig.column("inflight-load-producer", &in_flight);
+            let board = snapshot(1, vec![Row::default(); counts.len()]);
+            assert_eq!(kept_with(&*filter, &board, &columns), expected, "{most} {counts:?}");
+        }
+    }
+
+    #[test]
+    fn without_counts_nobody_is_busy() {
+        let active = json!({"conditions": [{"metric": "active-requests", "maxValue": 1}]});
+        let filter = Rig::default().build(&TYPE, active).filter.unwrap();
+        assert_eq!(kept(&*filter, &snapshot(1, vec![Row::default(); 2])), [0, 1]);
     }
 
     #[test]

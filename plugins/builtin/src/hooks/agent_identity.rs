@@ -79,6 +79,8 @@ mod tests {
             (&[][..], "default-flow"),
             (&[("session_id", "b"), ("session-id", "a")], "a"),
             (&[("session-id", "s"), ("x-claude-code-session-id", "c")], "c"),
+            (&[("x-session-affinity", "o"), ("x-claude-code-session-id", "c")], "c"),
+            (&[("session-id", "s"), ("x-session-affinity", "o")], "o"),
             (&[("x-claude-code-session-id", "c"), ("x-mine", "m")], "m"),
             (&[("x-mine", ""), ("session-id", " s ")], " s "),
             (&[("x-llm-d-inference-fairness-id", "f"), ("session-id", "s")], "default-flow"),

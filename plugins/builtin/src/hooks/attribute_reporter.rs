@@ -205,6 +205,7 @@ mod tests {
             (json!(null), "attributes"),
             (json!({"attributes": []}), "attributes"),
             (json!({"attributes": [one, one]}), "found 2"),
+            (parameters("'text'", ""), "expression"),
             (json!({"attributes": [{"expression": "1"}]}), "key.name"),
             (parameters("", ""), "expression"),
             (parameters("cost", ""), "expression"),

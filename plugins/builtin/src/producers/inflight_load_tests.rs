@@ -1,6 +1,8 @@
 //! Tests of the in-flight load producer.
 
-use epp_plugin_api::{InferenceRequest, Parsed, Piece, ProfileRun, Runs, Snapshot};
+use epp_plugin_api::{
+    EndpointMeta, EndpointName, InferenceRequest, Observed, Parsed, Piece, ProfileRun, Runs, Snapshot, SnapshotRow,
+};
 use serde_json::json;
 
 use crate::producers::token;
@@ -193,6 +195,39 @@ fn gauges_name_endpoint_producer_and_flow() {
     assert!(page.contains(&format!("llm_d_epp_inflight_tokens{{{labels}}} 3\n")), "{page}");
     bench.producer.forget(bench.board.id(EndpointIdx(1)));
     assert!(!bench.rig.page().contains("endpoint_name"));
+}
+
+/// Two endpoints whose first one is the one of this serial number in its slot.
+fn board_with_first(serial: u32) -> Snapshot {
+    let row = |at: u32, serial| {
+        let name = EndpointName { namespace: "default".into(), name: format!("e{at}") };
+        let meta = EndpointMeta::new(name, "127.0.0.1".into(), 8000, Default::default(), 0);
+        SnapshotRow { id: EndpointId::new(at, serial), meta: Arc::new(meta), observed: Observed::default() }
+    };
+    let now = tokio::time::Instant::now();
+    Snapshot::new(u64::from(serial), [row(0, serial), row(1, 2)], now, std::time::Duration::from_secs(2))
+}
+
+#[test]
+fn what_ends_on_an_endpoint_that_left_does_not_count_for_its_successor() {
+    let mut bench = Bench::new(json!(null));
+    bench.board = board_with_first(1);
+    let mut held = bench.send(4, None, &[("default", 0)]);
+    bench.producer.forget(EndpointId::new(0, 1));
+    bench.board = board_with_first(3);
+    assert_eq!(bench.load(), [(0, 0), (0, 0)]);
+    held.response_began();
+    drop(held);
+    assert_eq!(bench.load(), [(0, 0), (0, 0)]);
+}
+
+#[test]
+fn news_of_a_predecessor_that_left_costs_an_endpoint_nothing() {
+    let mut bench = Bench::new(json!(null));
+    bench.board = board_with_first(3);
+    let _held = bench.send(4, None, &[("default", 0)]);
+    bench.producer.forget(EndpointId::new(0, 1));
+    assert_eq!(bench.load(), [(1, 4), (0, 0)]);
 }
 
 #[test]

@@ -91,12 +91,20 @@ mod tests {
     #[test]
     fn names_of_clusters_are_lower_case_and_may_be_numbers() {
         for (text, is_one) in [
+            ("10.0.0.1", true),
+            ("::1", true),
             ("gw.cluster-a.example.com", true),
+            ("gateway", true),
+            ("3com.example.com", true),
             ("12345", true),
+            ("", false),
             ("GW.example.com", false),
             ("gw.", false),
+            ("gw..", false),
             ("gw_1", false),
             ("gw:443", false),
+            ("user@host", false),
+            ("-bad", false),
         ] {
             assert_eq!(parse(text, true).is_ok(), is_one, "{text}");
         }

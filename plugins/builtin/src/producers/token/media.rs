@@ -132,6 +132,9 @@ mod tests {
         check(json!({}), &[(seconds, "1"), (size, "1920X1080")], 4050);
         let frames = json!({"mode": "strided", "strided": {"frameStride": 10}});
         check(json!({"tokensPerFrame": hundred, "frames": frames}), &[(FPS_HEADER, "30")], 3000);
+        // 375 frames are 37 whole steps.
+        let all = [(FPS_HEADER, "30"), (seconds, "12.5"), (size, "1920x1080")];
+        check(json!({"tokensPerFrame": hundred, "frames": frames}), &all, 3700);
     }
 
     #[test]
