@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use epp_plugin_api::{PluginType, Stability};
 
 use self::page::Page;
+use crate::config::near;
 
 /// Lists the plugin types, or tells about one of them: its parameters and the data that it reads and writes.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,10 +58,11 @@ fn list(registry: &[&'static PluginType]) -> String {
 }
 
 fn unknown(name: &str, registry: &[&'static PluginType]) -> String {
-    let near: Vec<&str> = registry.iter().map(|kind| kind.name).filter(|known| known.contains(name)).collect();
-    let hint =
-        if near.is_empty() { "epp plugins lists all".to_owned() } else { format!("there is {}", near.join(", ")) };
-    format!("epp: expected a plugin type, found {name:?}; {hint}\n")
+    let names = || registry.iter().map(|kind| kind.name);
+    let longer: Vec<&str> = names().filter(|known| known.contains(name)).collect();
+    let there =
+        if longer.is_empty() { "epp plugins lists all".to_owned() } else { format!("there is {}", longer.join(", ")) };
+    format!("epp: expected a plugin type, found {name:?}{}; {there}\n", near::hint(name, names()))
 }
 
 fn kinds(kind: &PluginType) -> String {

@@ -9,6 +9,7 @@ use epp_plugin_api::{Instance, Kind, Node, Place, PluginType, Value};
 use super::Environment;
 use super::document::PluginEntry;
 use super::mistake::Sink;
+use super::near::hint;
 use super::plan::{Keys, Notice, Origin, Planned};
 use super::section::Reference;
 
@@ -108,7 +109,8 @@ impl<'a> Instances<'a> {
             let kind = entry.kind.as_ref().and_then(|written| {
                 let kind = instances.plugin_type(&written.value);
                 if kind.is_none() {
-                    let message = format!("unknown plugin type {:?}", written.value);
+                    let types = env.registry.iter().map(|kind| kind.name);
+                    let message = format!("unknown plugin type {:?}{}", written.value, hint(&written.value, types));
                     sink.add(written.place, &written.path, message);
                 }
                 kind
@@ -194,7 +196,9 @@ impl<'a> Instances<'a> {
     pub fn named(&self, reference: &Reference) -> Option<usize> {
         let found = self.find(&reference.value);
         if found.is_none() {
-            self.sink.add(reference.place, &reference.path, format!("no plugin is named {:?}", reference.value));
+            let hint = hint(&reference.value, self.slots.iter().map(|slot| slot.name.as_str()));
+            let message = format!("no plugin is named {:?}{hint}", reference.value);
+            self.sink.add(reference.place, &reference.path, message);
         }
         found
     }

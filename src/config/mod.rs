@@ -11,6 +11,7 @@ mod effective;
 mod flow;
 mod instances;
 mod mistake;
+pub mod near;
 pub mod plan;
 mod profiles;
 pub mod quantity;
