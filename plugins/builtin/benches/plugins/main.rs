@@ -2,6 +2,11 @@
 //!
 //! Walks the registry, so a new plugin is measured without a line here, unless it needs parameters. What a producer asks
 //! of a service is not measured.
+//!
+//! A call should take less than 10 µs. Known to take longer:
+//! - `mm-embeddings-cache-producer`, 30 µs: looks a hash up for every endpoint, and observes a histogram for each.
+//! - `lora-affinity-scorer`, 17 µs: looks a name up in two sets of strings of every endpoint, which change with every
+//!   page that an engine shows.
 
 mod stand;
 
