@@ -6,7 +6,7 @@ mod stand;
 
 use allocation_counter::{AllocationInfo, measure};
 
-use stand::Stand;
+use stand::{SIX_SCORERS, Shared, Stand};
 
 /// The destination, the list of what is held, in it the in-flight load with its list of charges; and the record of the
 /// decision with its lists, which tells of at most eight endpoints.
@@ -15,7 +15,7 @@ const HANDED_OUT: u64 = 25;
 const WARM: usize = 300;
 
 fn warm_cycle(endpoints: u32) -> AllocationInfo {
-    let stand = Stand::new(endpoints);
+    let stand = Stand::new(Shared::default().generation(SIX_SCORERS, None), endpoints, &["decode"]);
     for _ in 0..WARM {
         stand.run();
     }

@@ -1,5 +1,4 @@
-//! A pipeline of two filters, six scorers, a picker and the producers that they need, with a board of endpoints and a
-//! chat of 200 tokens. The first endpoint is the least loaded.
+//! A pipeline with a board of endpoints and a chat of 200 tokens. The first endpoint is the least loaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +15,14 @@ use epp::sched::cycle::{Inputs, Outcome};
 use epp::sched::metrics::SchedMetrics;
 use epp::sched::record::Decisions;
 use epp_plugin_api::{
-    EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Slots, Snapshot, SnapshotRow,
+    EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Role, Slots, Snapshot,
+    SnapshotRow,
 };
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-const CONFIG: &str = "
+/// Two filters, six scorers and a picker.
+pub const SIX_SCORERS: &str = "
 apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -49,9 +50,32 @@ schedulingProfiles:
   - pluginRef: max-score-picker
 ";
 
+/// What generations share.
+#[derive(Default)]
+pub struct Shared {
+    hub: MetricHub,
+    slots: Slots,
+}
+
+impl Shared {
+    /// Loads a config; takes over what is in force already.
+    pub fn generation(&self, config: &str, in_force: Option<&Generation>) -> Generation {
+        let env = Environment {
+            registry: registry(),
+            slots: &self.slots,
+            metrics: &self.hub,
+            staleness: Duration::from_secs(2),
+            allow_experimental: false,
+            previous: in_force.map(|generation| &generation.plan),
+        };
+        let plan = load(config, &env).expect("the config is right");
+        Generation::new(1, plan, &Arc::new(SchedMetrics::new(&self.hub)), &self.hub)
+    }
+}
+
 /// All that a cycle needs.
 pub struct Stand {
-    generation: Generation,
+    pub generation: Generation,
     snapshot: Snapshot,
     request: InferenceRequest,
     ledger: Ledger,
@@ -59,23 +83,12 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// Makes a stand with so many endpoints.
-    pub fn new(endpoints: u32) -> Self {
-        let (hub, slots) = (MetricHub::default(), Slots::default());
-        let env = Environment {
-            registry: registry(),
-            slots: &slots,
-            metrics: &hub,
-            staleness: Duration::from_secs(2),
-            allow_experimental: false,
-            previous: None,
-        };
-        let plan = load(CONFIG, &env).expect("the config is right");
-        let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
-        let (other, request) = (request(&generation, "hi"), request(&generation, "hello"));
+    /// Makes a stand of this generation with so many endpoints, which have the roles in turns.
+    pub fn new(generation: Generation, endpoints: u32, roles: &[&str]) -> Self {
+        let (other, request) = (request(&generation, &"hi".repeat(160)), request(&generation, &"hello".repeat(160)));
         let mut stand = Self {
             generation,
-            snapshot: board(endpoints),
+            snapshot: board(endpoints, roles),
             request: other,
             ledger: Ledger::default(),
             decisions: Decisions::default(),
@@ -88,17 +101,22 @@ impl Stand {
 
     /// Runs one cycle.
     pub fn run(&self) -> Outcome {
+        self.run_with(&self.generation, &self.request)
+    }
+
+    /// Runs one cycle of another generation or of another request.
+    pub fn run_with(&self, generation: &Generation, request: &InferenceRequest) -> Outcome {
         let inputs = Inputs {
             snapshot: &self.snapshot,
-            request: &self.request,
+            request,
             subset: None,
             ledger: &self.ledger,
-            now: self.request.received,
+            now: request.received,
             with_scores: false,
-            generation: self.generation.number,
+            generation: generation.number,
             decisions: &self.decisions,
         };
-        match self.generation.pipeline.run(inputs, &NoCalls).now_or_never() {
+        match generation.pipeline.run(inputs, &NoCalls).now_or_never() {
             Some(Ok((outcome, _))) => outcome,
             Some(Err(refusal)) => panic!("expected a pick, found {refusal:?}"),
             None => panic!("nothing is asked of others here"),
@@ -106,8 +124,9 @@ impl Stand {
     }
 }
 
-fn request(generation: &Generation, word: &str) -> InferenceRequest {
-    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{}"}}]}}"#, word.repeat(160));
+/// A chat with this text.
+pub fn request(generation: &Generation, text: &str) -> InferenceRequest {
+    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
     let path = HeaderValue {
         key: ":path".into(),
         value: Bytes::new(),
@@ -121,7 +140,7 @@ fn request(generation: &Generation, word: &str) -> InferenceRequest {
     }
 }
 
-fn board(endpoints: u32) -> Snapshot {
+fn board(endpoints: u32, roles: &[&str]) -> Snapshot {
     let now = Instant::now();
     let rows = (0..endpoints).map(|i| {
         let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
@@ -133,7 +152,9 @@ fn board(endpoints: u32) -> Snapshot {
             at: Some(now),
             ..Observed::default()
         };
-        let labels = BTreeMap::from([("tier".to_owned(), "gold".to_owned())]);
+        let role = roles[i as usize % roles.len()];
+        let labels = [("tier", "gold"), (Role::LABEL, role)].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let labels = BTreeMap::from(labels);
         let meta = EndpointMeta::new(name, format!("10.0.{}.{}", i / 256, i % 256), 8000, labels, 0);
         SnapshotRow { id: EndpointId::new(i, 1), meta: Arc::new(meta), observed }
     });

@@ -1,6 +1,6 @@
 //! Numbers that engines show under names of their own: which one a plugin means, and where it stands in a snapshot.
 
-use epp_plugin_api::Observed;
+use epp_plugin_api::{Candidates, Observed, Snapshot};
 
 /// The producer of a number that names none.
 const CORE: &str = "core-metrics-extractor";
@@ -36,6 +36,27 @@ impl CustomKey {
     /// The number as it was last seen; `None` if it never was.
     pub fn find(&self, observed: &Observed) -> Option<f64> {
         observed.custom.iter().find(|(key, _)| *key == self.0).map(|(_, value)| *value).filter(|v| !v.is_nan())
+    }
+
+    /// Scores each of `among` by its number; who has none scores 0. `score` gets a number and the least and the most of
+    /// all. Looks each number up once.
+    pub fn score(
+        &self,
+        snapshot: &Snapshot,
+        among: &Candidates,
+        scores: &mut [f64],
+        score: impl Fn(f64, f64, f64) -> f64,
+    ) {
+        let (mut least, mut most) = (f64::MAX, f64::MIN);
+        for idx in among.iter() {
+            let value = self.find(snapshot.observed(idx));
+            (least, most) = value.map_or((least, most), |v| (v.min(least), v.max(most)));
+            scores[idx.row()] = value.unwrap_or(f64::NAN);
+        }
+        for idx in among.iter() {
+            let value = scores[idx.row()];
+            scores[idx.row()] = if value.is_nan() { 0.0 } else { score(value, least, most) };
+        }
     }
 }
 

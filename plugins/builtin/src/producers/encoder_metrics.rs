@@ -1,6 +1,6 @@
 //! What a producer of encoder matches shows of itself: media that were asked for, and which endpoints had them.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use epp_plugin_api::{EndpointId, MetricFamilies, MetricHub};
@@ -96,8 +96,26 @@ pub struct EncoderMetrics {
     plugin: PluginLabels,
     queries: [Counter; Modality::ALL.len()],
     hit_ratio: Histogram,
-    /// The endpoints that have series, with their names.
-    pods: Mutex<HashSet<(EndpointId, String)>>,
+    /// The endpoints that have series.
+    pods: Mutex<HashMap<EndpointId, Pod, foldhash::fast::RandomState>>,
+}
+
+/// The series of one endpoint.
+struct Pod {
+    name: String,
+    /// By modality; `None` until there is a hit.
+    hits: [Option<Counter>; Modality::ALL.len()],
+}
+
+/// What an endpoint is believed to have of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Hits<'a> {
+    pub id: EndpointId,
+    pub pod: &'a str,
+    /// Items by modality.
+    pub items: [u64; Modality::ALL.len()],
+    /// Which share of all the request's items these are.
+    pub share: f64,
 }
 
 impl EncoderMetrics {
@@ -118,12 +136,19 @@ impl EncoderMetrics {
         self.queries[modality as usize].inc();
     }
 
-    /// The endpoint has so many of the request's items of each modality, which are this share of all.
-    pub fn known(&self, id: EndpointId, pod: &str, hits: [u64; Modality::ALL.len()], share: f64) {
-        self.hit_ratio.observe(share);
-        for modality in Modality::ALL.into_iter().filter(|m| hits[*m as usize] > 0) {
-            self.families.hits.get_or_create(&self.hit_labels(modality, pod)).inc_by(hits[modality as usize]);
-            self.pods.lock().insert((id, pod.to_owned()));
+    /// Every endpoint has this of one request.
+    pub fn known<'a>(&self, endpoints: impl Iterator<Item = Hits<'a>>) {
+        let mut pods = self.pods.lock();
+        for Hits { id, pod, items, share } in endpoints {
+            self.hit_ratio.observe(share);
+            if items == [0; Modality::ALL.len()] {
+                continue;
+            }
+            let known = pods.entry(id).or_insert_with(|| Pod { name: pod.to_owned(), hits: Default::default() });
+            for modality in Modality::ALL.into_iter().filter(|m| items[*m as usize] > 0) {
+                let create = || self.families.hits.get_or_create_owned(&self.hit_labels(modality, pod));
+                known.hits[modality as usize].get_or_insert_with(create).inc_by(items[modality as usize]);
+            }
         }
     }
 
@@ -134,13 +159,33 @@ impl EncoderMetrics {
 
     /// The endpoint is gone for good: its series go, too.
     pub fn forget(&self, id: EndpointId) {
-        self.pods.lock().retain(|(of, pod)| {
-            if *of == id {
-                for modality in Modality::ALL {
-                    self.families.hits.remove(&self.hit_labels(modality, pod));
-                }
-            }
-            *of != id
-        });
+        let mut pods = self.pods.lock();
+        let Some(gone) = pods.remove(&id) else { return };
+        for modality in Modality::ALL {
+            self.families.hits.remove(&self.hit_labels(modality, &gone.name));
+        }
+        // Another one of the same name has its series made anew.
+        pods.retain(|_, pod| pod.name != gone.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Rig;
+
+    #[test]
+    fn hits_of_who_took_over_a_name_count() {
+        let rig = Rig::default();
+        let metrics = EncoderMetrics::new(&rig.metrics, "m", "t");
+        let (old, new) = (EndpointId::new(0, 1), EndpointId::new(1, 2));
+        let hit = |id| metrics.known([Hits { id, pod: "e0", items: [1, 0, 0, 0], share: 1.0 }].into_iter());
+        let series = r#"hits_total{plugin_type="t",plugin_name="m",modality="image",pod="e0"}"#;
+        hit(old);
+        hit(new);
+        assert!(rig.page().contains(&format!("{series} 2\n")), "{}", rig.page());
+        metrics.forget(old);
+        hit(new);
+        assert!(rig.page().contains(&format!("{series} 1\n")), "{}", rig.page());
     }
 }

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::encoder_cache::EncoderCaches;
-use super::encoder_metrics::{EncoderMetrics, Modality};
+use super::encoder_metrics::{EncoderMetrics, Hits, Modality};
 use super::token::text::unescape;
 use crate::attributes::EncoderMatch;
 
@@ -137,7 +137,7 @@ impl Producer for MmEmbeddings {
             let requested = items.0.len() as u32;
             let caches = self.caches.read();
             let column = columns.write(self.matches);
-            for (idx, known) in cx.snapshot.indices().zip(column) {
+            self.metrics.known(cx.snapshot.indices().zip(column).map(|(idx, known)| {
                 let (id, mut hits) = (cx.snapshot.id(idx), [0; Modality::ALL.len()]);
                 for (_, modality) in items.0.iter().filter(|(item, _)| caches.has(id, *item)) {
                     hits[*modality as usize] += 1;
@@ -145,8 +145,8 @@ impl Producer for MmEmbeddings {
                 let matched = hits.iter().sum::<u64>() as u32;
                 *known = EncoderMatch { matched, requested };
                 let share = f64::from(matched) / f64::from(requested);
-                self.metrics.known(id, &cx.snapshot.meta(idx).name.name, hits, share);
-            }
+                Hits { id, pod: &cx.snapshot.meta(idx).name.name, items: hits, share }
+            }));
         }
         *columns.write_request(self.items) = items;
         Ok(())

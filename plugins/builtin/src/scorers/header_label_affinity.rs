@@ -1,7 +1,7 @@
 //! `header-label-affinity-scorer`: prefers endpoints whose label is what a header of the request says.
 //!
-//! Score = 1 where the values are exactly the same and not empty, else 0. Reads no column. Costs one look at the labels
-//! an endpoint.
+//! Score = 1 where the values are exactly the same and not empty, else 0. Reads no column. Costs one
+//! comparison an endpoint; labels are read when the membership changes.
 //!
 //! ```yaml
 //! - type: header-label-affinity-scorer
@@ -15,6 +15,8 @@ use epp_plugin_api::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::per_row::PerRow;
 
 /// The registry's line for this plugin.
 pub static TYPE: PluginType = PluginType {
@@ -51,19 +53,25 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
     if cfg.label_key.is_empty() {
         return Err(BuildError::at("labelKey", "expected the key of a label, found nothing"));
     }
-    let scorer = HeaderLabelAffinity { header: cfg.header_name.to_ascii_lowercase(), label: cfg.label_key };
+    let scorer = HeaderLabelAffinity {
+        header: cfg.header_name.to_ascii_lowercase(),
+        label: cfg.label_key,
+        values: PerRow::default(),
+    };
     Ok(Instance { scorer: Some(Arc::new(scorer)), ..Instance::default() })
 }
 
 struct HeaderLabelAffinity {
     header: String,
     label: String,
+    values: PerRow<Option<Box<str>>>,
 }
 
 impl Scorer for HeaderLabelAffinity {
     fn score(&self, cx: &Cycle<'_>, _columns: &Columns, among: &Candidates, scores: &mut [f64]) {
         let Some(wanted) = cx.request.headers.find(&self.header).filter(|value| !value.is_empty()) else { return };
-        for idx in among.iter().filter(|idx| cx.snapshot.meta(*idx).label(&self.label) == Some(wanted)) {
+        let values = self.values.of(cx.snapshot, |meta| meta.label(&self.label).map(Box::from));
+        for idx in among.iter().filter(|idx| values[idx.row()].as_deref() == Some(wanted)) {
             scores[idx.row()] = 1.0;
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! Queue: score = (max - v) / (max - min) over the candidates that say it, 1 for all of them if they are equal. KV cache:
 //! score = 1 - v. Clusters that say nothing score 0. Read no column; need an extractor for
-//! `llm-d.ai/multicluster-queue-size` or `llm-d.ai/multicluster-kv-cache-utilization`. Cost one or two passes over the
-//! clusters' numbers.
+//! `llm-d.ai/multicluster-queue-size` or `llm-d.ai/multicluster-kv-cache-utilization`. Cost one look at
+//! a cluster's numbers each.
 //!
 //! ```yaml
 //! - type: multicluster-queue-scorer
@@ -70,16 +70,14 @@ struct Multicluster {
 
 impl Scorer for Multicluster {
     fn score(&self, cx: &Cycle<'_>, _columns: &Columns, among: &Candidates, scores: &mut [f64]) {
-        let value = |idx| self.key.find(cx.snapshot.observed(idx)).map(|value| (idx, value));
-        let said = || among.iter().filter_map(value);
-        let (least, most) = match self.rule {
-            Rule::LeastOfAll => said().fold((f64::MAX, f64::MIN), |(least, most), (_, v)| (v.min(least), v.max(most))),
-            Rule::Free => (0.0, 1.0),
-        };
-        for (idx, value) in said() {
-            let score = if most > least { (most - value) / (most - least) } else { 1.0 };
-            scores[idx.row()] = score.clamp(0.0, 1.0);
-        }
+        self.key.score(cx.snapshot, among, scores, |value, least, most| {
+            let score = match self.rule {
+                Rule::LeastOfAll if most > least => (most - value) / (most - least),
+                Rule::LeastOfAll => 1.0,
+                Rule::Free => 1.0 - value,
+            };
+            score.clamp(0.0, 1.0)
+        });
     }
 }
 

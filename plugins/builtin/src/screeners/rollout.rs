@@ -25,13 +25,12 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use epp_plugin_api::{
-    BuildContext, BuildError, Candidates, Columns, Cycle, EndpointMeta, HeaderEdits, Held, Hooks, Instance, Kind,
-    Picked, PluginType, Screener, Served, Snapshot, Stability,
+    BuildContext, BuildError, Candidates, Columns, Cycle, EndpointIdx, EndpointMeta, HeaderEdits, Held, Hooks,
+    Instance, Kind, Picked, PluginType, Screener, Served, Snapshot, Stability,
 };
 use parking_lot::RwLock;
 
@@ -68,16 +67,22 @@ struct Rollout {
     selectors: Vec<HeaderSelector>,
     /// `None`: every revision is served.
     gate: Option<Gate>,
-    /// The shares of one membership.
-    known: RwLock<Option<(u64, Shares)>>,
+    /// What follows from one membership.
+    known: RwLock<Option<(u64, Arc<Revisions>)>>,
     draws: AtomicU64,
     series: Series,
 }
 
-type Shares = Arc<BTreeMap<String, f64>>;
+/// The revisions of one membership.
+struct Revisions {
+    /// Of each, sorted by name.
+    shares: Vec<f64>,
+    /// By row: the place of the endpoint's revision in `shares`.
+    of_rows: Vec<Option<usize>>,
+}
 
 impl Rollout {
-    fn shares(&self, snapshot: &Snapshot, gate: &Gate) -> Shares {
+    fn revisions(&self, snapshot: &Snapshot, gate: &Gate) -> Arc<Revisions> {
         if let Some((_, known)) = self.known.read().as_ref().filter(|(of, _)| *of == snapshot.membership()) {
             return known.clone();
         }
@@ -90,29 +95,27 @@ impl Rollout {
                 *counts.entry((revision, role)).or_default() += 1;
             }
         }
-        let shares = Arc::new(shares::of(&counts, &gate.roles, gate.mode));
+        let shares = shares::of(&counts, &gate.roles, gate.mode);
         self.series.set(gate.mode, &shares);
-        *self.known.write() = Some((snapshot.membership(), shares.clone()));
-        shares
+        let place = |name: &str| shares.keys().position(|revision| revision == name);
+        let of_row = |idx| snapshot.meta(idx).label(&gate.revision_label).and_then(place);
+        let of_rows = snapshot.indices().map(of_row).collect();
+        let revisions = Arc::new(Revisions { of_rows, shares: shares.into_values().collect() });
+        *self.known.write() = Some((snapshot.membership(), revisions.clone()));
+        revisions
     }
 
     fn gate(&self, cx: &Cycle<'_>, gate: &Gate, keep: &mut Candidates) {
-        let shares = self.shares(cx.snapshot, gate);
-        let revision = |meta: &EndpointMeta| meta.label(&gate.revision_label).map(str::to_owned);
-        let present: Vec<(&str, f64)> = shares
-            .iter()
-            .filter(|(name, share)| {
-                **share > 0.0 && keep.iter().any(|idx| revision(cx.snapshot.meta(idx)).as_ref() == Some(name))
-            })
-            .map(|(name, share)| (name.as_str(), *share))
-            .collect();
+        let revisions = self.revisions(cx.snapshot, gate);
+        let of = |idx: EndpointIdx| revisions.of_rows[idx.row()];
+        let is_present = |(at, share): &(usize, f64)| *share > 0.0 && keep.iter().any(|idx| of(idx) == Some(*at));
+        let present: Vec<(usize, f64)> = revisions.shares.iter().copied().enumerate().filter(is_present).collect();
         let is_named = self.selectors.iter().any(|s| s.strict && s.asked(cx).is_some());
         let drawn = if is_named { None } else { shares::draw(&present, self.draw()) };
         keep.retain(|idx| {
-            let name = cx.snapshot.meta(idx).label(&gate.revision_label);
-            name.is_some_and(|name| match drawn {
-                Some(drawn) => name == drawn,
-                None => present.iter().any(|(allowed, _)| *allowed == name),
+            of(idx).is_some_and(|revision| match drawn {
+                Some(drawn) => revision == drawn,
+                None => present.iter().any(|(allowed, _)| *allowed == revision),
             })
         });
     }

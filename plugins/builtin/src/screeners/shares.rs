@@ -35,7 +35,7 @@ pub fn of(counts: &Counts<'_>, roles: &[String], mode: Mode) -> BTreeMap<String,
 }
 
 /// The revision that a draw from 0 to 1 falls on, among those with a share.
-pub fn draw<'s>(among: &[(&'s str, f64)], draw: f64) -> Option<&'s str> {
+pub fn draw<T: Copy>(among: &[(T, f64)], draw: f64) -> Option<T> {
     let at = draw * among.iter().map(|(_, share)| share).sum::<f64>();
     let mut reached = 0.0;
     let hit = among.iter().find(|(_, share)| {
@@ -80,6 +80,6 @@ mod tests {
         for (at, expected) in [(0.0, Some("v1")), (0.74, Some("v1")), (0.9, Some("v2")), (1.0, Some("v2"))] {
             assert_eq!(draw(&shares, at), expected);
         }
-        assert_eq!(draw(&[], 0.5), None);
+        assert_eq!(draw::<&str>(&[], 0.5), None);
     }
 }
