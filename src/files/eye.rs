@@ -44,6 +44,11 @@ impl Stamp {
         }
     }
 
+    /// Whether one open file held the same both times. That it was replaced or renamed meanwhile changes nothing in it.
+    fn holds_the_same(&self, later: &Self) -> bool {
+        (self.length, self.modified) == (later.length, later.modified)
+    }
+
     /// Whether the file may since have changed and still look the same.
     pub fn is_young(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -133,10 +138,13 @@ impl Eye {
     /// Reads the file.
     pub fn look(&mut self) -> Look {
         self.aim();
-        let stat = || fs::metadata(&self.path).map(|m| Stamp::of(&m));
-        let seen = stat().and_then(|before| Ok((before, read(&self.path)?, stat()?)));
+        let seen = open(&self.path).and_then(|mut file| {
+            let before = Stamp::of(&file.metadata()?);
+            let content = read_open(&mut file)?;
+            Ok((before, content, Stamp::of(&file.metadata()?)))
+        });
         match seen {
-            Ok((before, content, after)) if before == after => Look::Whole(before, content),
+            Ok((before, content, after)) if before.holds_the_same(&after) => Look::Whole(before, content),
             Ok(_) => Look::Moving,
             Err(e) => Look::Failed(e),
         }
@@ -240,12 +248,21 @@ fn steps(path: &Path) -> Vec<OsString> {
 
 /// Reads a file of at most [`MAX_BYTES`].
 pub fn read(path: &Path) -> io::Result<Arc<[u8]>> {
-    let meta = fs::metadata(path)?;
-    if !meta.is_file() {
+    read_open(&mut open(path)?)
+}
+
+/// Opens a file, and nothing else: to open a pipe could take for ever.
+fn open(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found something else"));
     }
-    let mut content = Vec::with_capacity(usize::try_from(meta.len().min(MAX_BYTES)).unwrap_or_default());
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+    File::open(path)
+}
+
+fn read_open(file: &mut File) -> io::Result<Arc<[u8]>> {
+    let length = file.metadata()?.len();
+    let mut content = Vec::with_capacity(usize::try_from(length.min(MAX_BYTES)).unwrap_or_default());
+    file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_BYTES {
         let message = format!("expected at most {MAX_BYTES} bytes, found more");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

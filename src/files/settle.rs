@@ -44,20 +44,24 @@ pub struct Settle {
     state: Sign,
     /// Only whole files took its place so far.
     moves_only: bool,
+    /// The last sign was such a file.
+    moved: bool,
     empty: bool,
 }
 
 impl Settle {
     /// Starts at the first sign of a change.
     pub fn new(sign: Sign, now: Instant) -> Self {
-        Self { since: now, last: now, state: sign, moves_only: sign == Sign::Moved, empty: false }
+        let moved = sign == Sign::Moved;
+        Self { since: now, last: now, state: sign, moves_only: moved, moved, empty: false }
     }
 
     /// Notes one more sign.
     pub fn note(&mut self, sign: Sign, now: Instant) {
         self.last = now;
         self.state = self.state.then(sign);
-        self.moves_only &= sign == Sign::Moved;
+        self.moved = sign == Sign::Moved;
+        self.moves_only &= self.moved;
         self.empty = false;
     }
 
@@ -68,7 +72,7 @@ impl Settle {
             Sign::Writing => QUIET_OPEN,
             _ if self.empty => QUIET_OPEN,
             // What was renamed into place is whole: there is nothing to wait for.
-            Sign::Moved if self.moves_only => Duration::ZERO,
+            Sign::Moved if self.moves_only || (self.moved && impatient) => Duration::ZERO,
             Sign::Closed | Sign::Moved if impatient => QUIET_AT_LAST,
             Sign::Touched | Sign::Closed | Sign::Moved => QUIET,
         };
@@ -120,7 +124,9 @@ mod tests {
         assert_eq!(due_after(&every_ten(Touched)), 50);
         assert_eq!(due_after(&every_ten(Writing)), 500);
         let mut mixed = every_ten(Moved);
-        mixed[0].1 = Closed;
+        mixed[0].1 = Touched;
+        assert_eq!(due_after(&mixed), 0);
+        mixed.push((600, Touched));
         assert_eq!(due_after(&mixed), 10);
     }
 

@@ -144,6 +144,12 @@ impl de::Error for Error {
             de::Unexpected::Map => "a map",
             _ => "something else",
         };
+        let expected = match expected.to_string().as_str() {
+            "i8" | "i16" | "i32" | "i64" | "isize" => "an integer".to_owned(),
+            "u8" | "u16" | "u32" | "u64" | "usize" => "an integer of 0 or more".to_owned(),
+            "f32" | "f64" => "a number".to_owned(),
+            other => other.to_owned(),
+        };
         Self::custom(format_args!("expected {expected}, found {found}"))
     }
 
@@ -378,7 +384,7 @@ mod tests {
     fn a_mistake_is_told_with_its_place_and_path() {
         assert_eq!(
             refused(map(vec![("maxValue", node(5, Value::Float(1.5)))])),
-            (5, "maxValue: expected i64, found a number".into())
+            (5, "maxValue: expected an integer, found a number".into())
         );
         let (line, text) = refused(map(vec![("wibble", node(6, Value::Int(1)))]));
         assert_eq!((line, text.as_str()), (6, "unknown key \"wibble\", expected one of maxValue, ratio, names, inner"));

@@ -122,7 +122,7 @@ fn plugins_are_checked() {
         ),
         (
             &["{type: load-aware-scorer, name: l, parameters: {threshold: lots}}"],
-            "line 5 column 62: plugins[1].parameters.threshold: plugin \"l\" of type load-aware-scorer: expected i64, found a string",
+            "line 5 column 62: plugins[1].parameters.threshold: plugin \"l\" of type load-aware-scorer: expected an integer, found a string",
         ),
         (
             &["{type: load-aware-scorer, parameters: [1]}"],
