@@ -71,7 +71,7 @@ def test_tls_with_a_certificate_of_its_own(start):
 def test_the_pages_of_the_metrics_port(start):
     s = start()
     assert s.get("/healthz")[0] == s.get("/readyz")[0] == 200
-    assert "queue" in s.get("/debug/endpoints")[1] or "waiting" in s.get("/debug/endpoints")[1]
+    until(lambda: '"waiting"' in s.get("/debug/endpoints")[1], what="a first scrape")
     assert "prefix-cache-scorer" in s.get("/debug/config")[1]
     with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{s.metrics_port}/metrics", headers={"Accept": "application/openmetrics-text"})) as r:
         assert r.headers["content-type"].startswith("application/openmetrics-text") and r.read().endswith(b"# EOF\n")
