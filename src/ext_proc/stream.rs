@@ -21,6 +21,7 @@ use crate::ext_proc::wire::{
     ProcessingResponse, ProtocolConfiguration, Request, Response, TrailersResponse,
 };
 use crate::flow::refusal::Refusal;
+use crate::generation::Generation;
 use crate::sched::cycle::{Inputs, Outcome};
 use crate::sched::metrics::Stage;
 use crate::sched::record::DecisionRecord;
@@ -78,6 +79,29 @@ impl RequestMode {
             }
         }
     }
+}
+
+/// Chooses among the endpoints that there are now.
+async fn pick(
+    cx: &Context,
+    generation: &Generation,
+    request: &mut InferenceRequest,
+    subset: Option<&Subset>,
+    now: Instant,
+) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
+    generation.pipeline.read(request);
+    let snapshot = cx.snapshots.load_full();
+    let inputs = Inputs {
+        snapshot: &snapshot,
+        request,
+        subset,
+        ledger: &cx.ledger,
+        now,
+        with_scores: cx.options.emit_scores,
+        generation: generation.number,
+        decisions: &cx.decisions,
+    };
+    generation.pipeline.run(inputs, &*cx.calls).await
 }
 
 /// The state of one stream.
@@ -214,20 +238,8 @@ impl Stream {
             Ok(read) => read,
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
-        generation.pipeline.read(&mut request);
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
-        let snapshot = self.cx.snapshots.load_full();
-        let inputs = Inputs {
-            snapshot: &snapshot,
-            request: &request,
-            subset: subset.as_ref(),
-            ledger: &self.cx.ledger,
-            now,
-            with_scores: self.cx.options.emit_scores,
-            generation: generation.number,
-            decisions: &self.cx.decisions,
-        };
-        let (outcome, record) = match generation.pipeline.run(inputs, &*self.cx.calls).await {
+        let (outcome, record) = match pick(&self.cx, &generation, &mut request, subset.as_ref(), now).await {
             Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
@@ -363,19 +375,7 @@ impl Stream {
         }
         let generation = self.cx.generations.load_full();
         let mut request = head.without_body(&generation);
-        generation.pipeline.read(&mut request);
-        let snapshot = self.cx.snapshots.load_full();
-        let inputs = Inputs {
-            snapshot: &snapshot,
-            request: &request,
-            subset: None,
-            ledger: &self.cx.ledger,
-            now,
-            with_scores: self.cx.options.emit_scores,
-            generation: generation.number,
-            decisions: &self.cx.decisions,
-        };
-        let (outcome, record) = match generation.pipeline.run(inputs, &*self.cx.calls).await {
+        let (outcome, record) = match pick(&self.cx, &generation, &mut request, None, now).await {
             Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
         };
