@@ -147,6 +147,18 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Visits the entry of this name of an object, if there is one, and skips the others. `visit` must read its value.
+    ///
+    /// # Errors
+    /// If the grammar is broken, or what `visit` returns.
+    pub fn entry(
+        &mut self,
+        name: &str,
+        mut visit: impl FnMut(&mut Self) -> Result<(), Fault>,
+    ) -> Result<Field<()>, Fault> {
+        self.object(|s, key| if key.is(name) { visit(s) } else { s.skip().map(drop) })
+    }
+
     /// Visits the entries of an object, if there is one. `visit` must read the value of each.
     ///
     /// # Errors

@@ -82,12 +82,9 @@ fn read(document: &[u8]) -> Result<Document, Fault> {
                 found.of = events.iter().find(|(name, _)| of.is(document, name)).map_or(Event::Other, |&(_, of)| of);
             }
         } else if key.is("message") {
-            s.object(|s, key| {
-                if key.is("usage") {
-                    found.of_message = counts(s)?;
-                    return Ok(());
-                }
-                s.skip().map(drop)
+            s.entry("usage", |s| {
+                found.of_message = counts(s)?;
+                Ok(())
             })?;
         } else {
             s.skip()?;

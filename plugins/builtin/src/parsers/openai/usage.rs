@@ -53,12 +53,9 @@ fn read(document: &[u8]) -> Result<Document, Fault> {
         } else if key.is("type") {
             found.completed = matches!(s.text()?, Field::Is(of) if of.is(document, "response.completed"));
         } else if key.is("response") {
-            s.object(|s, key| {
-                if key.is("usage") {
-                    found.of_response = usage(s)?;
-                    return Ok(());
-                }
-                s.skip().map(drop)
+            s.entry("usage", |s| {
+                found.of_response = usage(s)?;
+                Ok(())
             })?;
         } else {
             s.skip()?;
@@ -104,12 +101,9 @@ fn usage(s: &mut Scanner<'_>) -> Result<Option<Usage>, Fault> {
 
 fn cached_tokens(s: &mut Scanner<'_>) -> Result<Option<u64>, Fault> {
     let mut cached = None;
-    s.object(|s, key| {
-        if key.is("cached_tokens") {
-            cached = count(s)?;
-            return Ok(());
-        }
-        s.skip().map(drop)
+    s.entry("cached_tokens", |s| {
+        cached = count(s)?;
+        Ok(())
     })?;
     Ok(cached)
 }

@@ -97,12 +97,9 @@ fn read(body: &[u8]) -> Result<Result<Parsed, Refusal>, Fault> {
 /// Reads the cap on the tokens of the answer from among the sampling parameters; what is malformed there is ignored.
 pub(super) fn sampling_cap(s: &mut Scanner<'_>, name: &str) -> Result<Option<u64>, Fault> {
     let mut cap = None;
-    s.object(|s, key| {
-        if key.is(name) {
-            cap = draft::read_cap(s)?;
-            return Ok(());
-        }
-        s.skip().map(drop)
+    s.entry(name, |s| {
+        cap = draft::read_cap(s)?;
+        Ok(())
     })?;
     Ok(cap)
 }
