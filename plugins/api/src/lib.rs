@@ -7,6 +7,7 @@
 mod candidates;
 mod columns;
 mod endpoint;
+mod kv;
 mod ledger;
 mod metrics;
 mod node;
@@ -23,6 +24,7 @@ pub mod testing;
 pub use candidates::Candidates;
 pub use columns::{Attribute, ColumnKey, Columns, DataKey, RequestKey, Slots};
 pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role, host_port};
+pub use kv::{KvPorts, KvSink, KvSubscription};
 pub use ledger::{Charge, Ledger};
 pub use metrics::{MetricFamilies, MetricHub};
 pub use node::{Node, NodeError, Place, Value};

@@ -8,9 +8,9 @@ use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, Filter, Hooks, MetricHub, Node,
-    NodeError, Parser, Picker, Producer, ProfileHandler, Remote, RequestKey, Saturation, Scorer, Screener, Slots,
-    SourceSpec,
+    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, Filter, Hooks, KvSubscription,
+    MetricHub, Node, NodeError, Parser, Picker, Producer, ProfileHandler, Remote, RequestKey, Saturation, Scorer,
+    Screener, Slots, SourceSpec,
 };
 
 /// What a plugin is for.
@@ -292,6 +292,8 @@ pub struct Instance {
     pub discovery: Option<DiscoverySpec>,
     pub source: Option<SourceSpec>,
     pub extractor: Option<Extraction>,
+    /// What it wants to hear of the engines' KV caches.
+    pub kv: Option<KvSubscription>,
     /// What the instance tells of its state as JSON, for the debug page.
     pub state: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }

@@ -72,7 +72,13 @@ fn columns(slots: &Slots) -> Columns {
         cell.requests = (i % 7) as i64;
     }
     for (i, cell) in columns.write(slots.column::<PrefixMatch>("approx-prefix-cache-producer")).iter_mut().enumerate() {
-        *cell = PrefixMatch { match_blocks: i as u32 % 100, total_blocks: 100, block_tokens: 64, cached_blocks: 0 };
+        *cell = PrefixMatch {
+            match_blocks: i as u32 % 100,
+            total_blocks: 100,
+            block_tokens: 64,
+            cached_blocks: 0,
+            host_blocks: None,
+        };
     }
     columns
 }

@@ -15,6 +15,8 @@ pub struct PrefixMatch {
     pub block_tokens: u32,
     /// Leading blocks that are cached on any tier, unweighted.
     pub cached_blocks: u32,
+    /// Leading blocks in host memory; `None` if the producer knows nothing of tiers.
+    pub host_blocks: Option<u32>,
 }
 
 impl Attribute for PrefixMatch {

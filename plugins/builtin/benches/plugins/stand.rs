@@ -79,7 +79,13 @@ impl Stand {
         self.column("inflight-load-producer", |i| UncachedTokens(i % 2000));
         self.column("approx-prefix-cache-producer", |i| {
             let blocks = i as u32 % 32;
-            PrefixMatch { match_blocks: blocks, total_blocks: 32, block_tokens: 64, cached_blocks: blocks }
+            PrefixMatch {
+                match_blocks: blocks,
+                total_blocks: 32,
+                block_tokens: 64,
+                cached_blocks: blocks,
+                host_blocks: None,
+            }
         });
         self.column("mm-embeddings-cache-producer", |i| EncoderMatch { matched: i as u32 % 2, requested: 1 });
         self.column("topology-extractor", |i| {

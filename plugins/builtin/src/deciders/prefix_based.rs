@@ -115,7 +115,13 @@ mod tests {
     }
 
     fn cached(blocks: u32, block_tokens: u32) -> Option<PrefixMatch> {
-        Some(PrefixMatch { match_blocks: blocks, total_blocks: blocks, block_tokens, cached_blocks: blocks })
+        Some(PrefixMatch {
+            match_blocks: blocks,
+            total_blocks: blocks,
+            block_tokens,
+            cached_blocks: blocks,
+            host_blocks: None,
+        })
     }
 
     #[test]
@@ -140,7 +146,13 @@ mod tests {
 
     #[test]
     fn counts_cached_blocks_of_any_tier() {
-        let known = PrefixMatch { match_blocks: 192, total_blocks: 256, block_tokens: 16, cached_blocks: 240 };
+        let known = PrefixMatch {
+            match_blocks: 192,
+            total_blocks: 256,
+            block_tokens: 16,
+            cached_blocks: 240,
+            host_blocks: None,
+        };
         assert!(!wanted(json!({"nonCachedTokens": 512}), Some(4096), Some(known), Some(1)));
     }
 

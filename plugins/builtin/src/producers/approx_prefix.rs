@@ -249,6 +249,7 @@ impl Producer for ApproxPrefix {
                 total_blocks: total,
                 block_tokens: block_tokens as u32,
                 cached_blocks: blocks,
+                host_blocks: None,
             };
         }
         *columns.write_request(self.work) = work;

@@ -22,7 +22,7 @@ struct Bench {
 }
 
 fn known(match_blocks: u32, total_blocks: u32, block_tokens: u32) -> PrefixMatch {
-    PrefixMatch { match_blocks, total_blocks, block_tokens, cached_blocks: match_blocks }
+    PrefixMatch { match_blocks, total_blocks, block_tokens, cached_blocks: match_blocks, host_blocks: None }
 }
 
 impl Bench {

@@ -132,7 +132,13 @@ mod tests {
         columns.reset(known.len());
         let column = columns.write(rig.slots.column::<PrefixMatch>("approx-prefix-cache-producer"));
         for (cell, &(match_blocks, total_blocks, block_tokens)) in column.iter_mut().zip(known) {
-            *cell = PrefixMatch { match_blocks, total_blocks, block_tokens, cached_blocks: match_blocks };
+            *cell = PrefixMatch {
+                match_blocks,
+                total_blocks,
+                block_tokens,
+                cached_blocks: match_blocks,
+                host_blocks: None,
+            };
         }
         close(&scores(&*scorer, &snapshot(1, vec![Row::default(); known.len()]), &columns), expected);
     }
