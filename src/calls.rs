@@ -108,7 +108,9 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     while told.len() < MOST_TOLD
         && let Some(Ok(frame)) = body.frame().await
     {
-        told.extend_from_slice(frame.data_ref().map_or(&[][..], |data| &data[..data.len().min(MOST_TOLD - told.len())]));
+        told.extend_from_slice(
+            frame.data_ref().map_or(&[][..], |data| &data[..data.len().min(MOST_TOLD - told.len())]),
+        );
     }
     told
 }

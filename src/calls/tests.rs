@@ -119,7 +119,8 @@ async fn a_job_is_done_and_one_that_breaks_off_is_an_error() {
 async fn nobody_waits_for_a_job_that_takes_too_long() {
     let calls = HttpCalls::new(Tasks::default());
     let (end, ended) = mpsc::channel::<()>();
-    let endless = Job { timeout: Duration::ZERO, ..job(move || ended.recv().map(|()| Bytes::new()).map_err(|e| e.to_string())) };
+    let endless =
+        Job { timeout: Duration::ZERO, ..job(move || ended.recv().map(|()| Bytes::new()).map_err(|e| e.to_string())) };
     assert_eq!(calls.compute(endless).await, Err("no result within 0ns".into()));
     drop(end);
 }

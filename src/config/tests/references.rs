@@ -44,8 +44,8 @@ fn a_reference_to_nobody_is_named_once() {
 
 #[test]
 fn a_name_that_is_near_to_the_one_that_nobody_has_is_hinted_at() {
-    let friend = |name: &str| format!("{UNKNOWN}, perhaps {name:?} is meant").replace("\"wibble\"", "\"wibbles\"");
-    refused(&text(&[("a", "wibbles"), ("wibble", "")]), &[&friend("wibble")]);
+    let mistake = UNKNOWN.replace("wibble", "wibbles") + ", perhaps \"wibble\" is meant";
+    refused(&text(&[("a", "wibbles"), ("wibble", "")]), &[&mistake]);
 }
 
 #[test]

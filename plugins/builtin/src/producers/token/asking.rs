@@ -62,7 +62,8 @@ impl Asking {
     /// Always.
     #[cfg(not(feature = "tokenizers"))]
     pub fn local(_: &Local, _: &mut BuildContext<'_>) -> Result<Self, BuildError> {
-        let message = "this build has no tokenizers; one that has is made by `cargo build --release --features tokenizers`";
+        let message =
+            "this build has no tokenizers; one that has is made by `cargo build --release --features tokenizers`";
         Err(BuildError::at("local", message))
     }
 

@@ -54,7 +54,6 @@ impl Default for Vllm {
 
 /// A tokenizer and a chat template, read from files when the config is loaded.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[cfg_attr(not(feature = "tokenizers"), expect(dead_code, reason = "read by builds that have tokenizers"))]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Local {
     /// The path of a `tokenizer.json`, or of the directory that it is in.
@@ -70,12 +69,7 @@ pub struct Local {
 
 impl Default for Local {
     fn default() -> Self {
-        Self {
-            tokenizer: String::new(),
-            chat_template: String::new(),
-            timeout: "5s".into(),
-            cache: Cache::default(),
-        }
+        Self { tokenizer: String::new(), chat_template: String::new(), timeout: "5s".into(), cache: Cache::default() }
     }
 }
 

@@ -78,7 +78,8 @@ impl Engine {
 }
 
 /// Why a request has no tokens.
-pub const NOT_RENDERED: &str = "expected completions, a chat or messages, found a request that no prompt is rendered of";
+pub const NOT_RENDERED: &str =
+    "expected completions, a chat or messages, found a request that no prompt is rendered of";
 
 /// Whether the content of any message is a list of something.
 fn has_parts(body: &[u8]) -> bool {

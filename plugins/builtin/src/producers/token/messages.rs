@@ -17,7 +17,8 @@ const NO_ID: &str = "call_0000000000";
 /// # Errors
 /// If the body is not what the API asks for.
 pub fn as_chat(body: &[u8], model: &str) -> Result<Vec<u8>, String> {
-    let why = |e: serde_json::Error| format!("cannot make a chat of messages at line {} column {}", e.line(), e.column());
+    let why =
+        |e: serde_json::Error| format!("cannot make a chat of messages at line {} column {}", e.line(), e.column());
     let request: Request<'_> = serde_json::from_slice(body).map_err(why)?;
     let mut chat = Vec::with_capacity(request.messages.len() + 1);
     if let Some(system) = request.system {

@@ -26,10 +26,9 @@ fn image(url: &str) -> Value {
 fn the_system_text_leads() {
     let hi = json!({"role": "user", "content": "hi"});
     let kind = json!({"role": "system", "content": "be kind"});
-    for system in [
-        json!("be kind"),
-        json!([text("be "), text("x-anthropic-billing-header: 1"), text("kind"), {"type": "other"}]),
-    ] {
+    for system in
+        [json!("be kind"), json!([text("be "), text("x-anthropic-billing-header: 1"), text("kind"), {"type": "other"}])]
+    {
         assert_eq!(chat(json!({"system": system, "messages": [hi]}))["messages"], json!([kind, hi]));
         check(json!([{"role": "system", "content": system}, hi]), json!([kind, hi]));
     }
@@ -126,7 +125,14 @@ fn tools_become_functions_and_keep_the_order_of_their_schemas() {
 
 #[test]
 fn what_is_no_messages_request_is_an_error_that_tells_nothing_of_it() {
-    for body in ["", "[]", "{}", r#"{"messages":5}"#, r#"{"messages":[{"content":{"secret":1}}]}"#, "{\"messages\":[\"secret\"]}"] {
+    for body in [
+        "",
+        "[]",
+        "{}",
+        r#"{"messages":5}"#,
+        r#"{"messages":[{"content":{"secret":1}}]}"#,
+        "{\"messages\":[\"secret\"]}",
+    ] {
         let why = as_chat(body.as_bytes(), "m").unwrap_err();
         assert!(why.starts_with("cannot make a chat of messages") && !why.contains("secret"), "{why}");
     }

@@ -34,6 +34,14 @@
 //!       timeout: 5s                # mmTimeout, 30s, for chats whose contents are lists
 //!       cache: {maxPrompts: 1024, maxMegabytes: 64}
 //! ```
+//!
+//! ```yaml
+//! - type: token-producer
+//!   parameters:
+//!     local:
+//!       tokenizer: models/Qwen3-8B # the directory of tokenizer.json, or the file itself
+//!       chatTemplate: ""           # a file of Jinja; default: what the directory has
+//! ```
 
 mod asking;
 mod cache;
@@ -44,13 +52,13 @@ mod image_size;
 #[cfg(feature = "tokenizers")]
 mod local;
 mod media;
-mod messages;
+pub mod messages;
 mod pack;
 mod python_json;
 pub mod rendered;
-pub(super) mod text;
 #[cfg(test)]
 mod tests;
+pub(super) mod text;
 
 use std::sync::Arc;
 

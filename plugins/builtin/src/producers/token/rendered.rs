@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn each_element_of_the_list_is_a_prompt() {
-        let answer = br#" [{"request_id":"x","token_ids":[1, 2],"features":{"mm_hashes":{"image":["h"]}}},{"token_ids":[3]}]"#;
+        let answer =
+            br#" [{"request_id":"x","token_ids":[1, 2],"features":{"mm_hashes":{"image":["h"]}}},{"token_ids":[3]}]"#;
         let rendered = Rendered::of_completions(answer).unwrap();
         assert_eq!(ids(&rendered), [vec![1, 2], vec![3]]);
         assert_eq!(rendered.features, []);

@@ -42,7 +42,10 @@ fn refuses_what_is_no_backend_and_unknown_modes() {
         (json!({"modelName": "x", "estimate": {}}), "one backend"),
         (json!({"modelName": "x", "local": {"tokenizer": "/t"}}), "one backend"),
         (json!({"vllm": {"url": "http://h"}}), "modelName: expected the name of a model"),
-        (json!({"modelName": "x", "vllm": {"url": "https://h:1"}}), "vllm.url: expected an address such as http://localhost:8000, found \"https://h:1\": engines are not asked over TLS"),
+        (
+            json!({"modelName": "x", "vllm": {"url": "https://h:1"}}),
+            "vllm.url: expected an address such as http://localhost:8000, found \"https://h:1\": engines are not asked over TLS",
+        ),
         (json!({"modelName": "x", "vllm": {"url": "h:8000"}}), "vllm.url: expected an address"),
         (json!({"modelName": "x", "vllm": {"url": "http:///x"}}), "vllm.url: expected an address"),
         (json!({"modelName": "x", "vllm": {"url": "http://h?a=1"}}), "vllm.url: expected an address"),
@@ -50,7 +53,10 @@ fn refuses_what_is_no_backend_and_unknown_modes() {
         (json!({"modelName": "x", "vllm": {"timeout": "soon"}}), "vllm.timeout: expected a duration"),
         (json!({"modelName": "x", "vllm": {"mmTimeout": "0s"}}), "vllm.mmTimeout: expected a duration above 0"),
         (json!({"modelName": "x", "vllm": {"cache": {"maxPrompts": -1}}}), "maxPrompts"),
-        (json!({"udsTokenizerConfig": {"socketFile": "/s"}}), "udsTokenizerConfig: a tokenizer behind a socket is not supported, expected vllm.url or local.tokenizer"),
+        (
+            json!({"udsTokenizerConfig": {"socketFile": "/s"}}),
+            "udsTokenizerConfig: a tokenizer behind a socket is not supported, expected vllm.url or local.tokenizer",
+        ),
         (json!({"estimate": {"image": {"mode": "guess"}}}), "estimate.image.mode"),
         (json!({"estimate": {"video": {"frames": {"mode": "all"}}}}), "estimate.video.frames.mode"),
         (json!({"estimate": {"image": {"dynamic": {"factor": -1}}}}), "estimate.image.dynamic.factor"),

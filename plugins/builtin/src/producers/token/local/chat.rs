@@ -42,7 +42,10 @@ impl Contents {
         let loops = source.split("for ").skip(1).filter_map(|rest| rest.split("%}").next());
         let over_contents = |head: &str| {
             let over = head.split(" in ").nth(1).unwrap_or_default().trim_end_matches('-').trim_end();
-            over.ends_with(".content") || over.ends_with("['content']") || over.ends_with("[\"content\"]") || over == "content"
+            over.ends_with(".content")
+                || over.ends_with("['content']")
+                || over.ends_with("[\"content\"]")
+                || over == "content"
         };
         if loops.into_iter().any(over_contents) { Self::List } else { Self::Text }
     }
@@ -71,7 +74,9 @@ pub fn shown(mut message: BTreeMap<String, Value>, contents: Contents) -> Result
 fn content_as(content: &Value, contents: Contents) -> Result<Value, String> {
     let texts = match content.kind() {
         ValueKind::String => vec![content.clone()],
-        ValueKind::Seq => content.try_iter().into_iter().flatten().map(|part| text_of(&part)).collect::<Result<_, _>>()?,
+        ValueKind::Seq => {
+            content.try_iter().into_iter().flatten().map(|part| text_of(&part)).collect::<Result<_, _>>()?
+        }
         ValueKind::None | ValueKind::Undefined => Vec::new(),
         _ => return Err("expected a text or a list as the content of a message, found something else".into()),
     };

@@ -66,7 +66,8 @@ pub fn template(tokenizer: &Path, given: &str) -> Result<Option<Template>, Strin
         ("unk_token", config.unk_token),
         ("pad_token", config.pad_token),
     ];
-    let special = special.into_iter().filter_map(|(name, token)| Some((name.to_owned(), Value::from(text_of(&token)?))));
+    let special =
+        special.into_iter().filter_map(|(name, token)| Some((name.to_owned(), Value::from(text_of(&token)?))));
     Template::new(sources, special.collect()).map(Some).map_err(|why| format!("{}: {why}", path.display()))
 }
 
@@ -91,5 +92,6 @@ fn text_of(token: &Value) -> Option<String> {
 
 fn json<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let bytes = fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    serde_json::from_slice(&bytes).map_err(|e| format!("expected the config of a tokenizer in {}, found {e}", path.display()))
+    serde_json::from_slice(&bytes)
+        .map_err(|e| format!("expected the config of a tokenizer in {}, found {e}", path.display()))
 }

@@ -49,8 +49,8 @@ impl Model {
         }
         let path = files::tokenizer_path(Path::new(&local.tokenizer));
         let tokenizer = files::tokenizer(&path).map_err(|why| BuildError::at("local.tokenizer", why))?;
-        let template = files::template(&path, &local.chat_template)
-            .map_err(|why| BuildError::at("local.chatTemplate", why))?;
+        let template =
+            files::template(&path, &local.chat_template).map_err(|why| BuildError::at("local.chatTemplate", why))?;
         Ok(Self { inside: Arc::new(Inside { tokenizer, template }), known, timeout })
     }
 
@@ -91,7 +91,8 @@ impl Inside {
                 let request: Completions<'_> = read(&asked.body)?;
                 let prompt = request.prompt.get();
                 let several = prompt.starts_with('[');
-                let texts: Vec<String> = if several { read(prompt.as_bytes())? } else { vec![read(prompt.as_bytes())?] };
+                let texts: Vec<String> =
+                    if several { read(prompt.as_bytes())? } else { vec![read(prompt.as_bytes())?] };
                 for text in texts {
                     self.push(&mut rendered, &text, request.add_special_tokens.unwrap_or(true))?;
                 }
@@ -112,7 +113,8 @@ impl Inside {
     }
 
     fn push(&self, rendered: &mut Rendered, text: &str, add_special_tokens: bool) -> Result<(), String> {
-        let encoding = self.tokenizer.encode_fast(text, add_special_tokens).map_err(|e| format!("cannot encode: {e}"))?;
+        let encoding =
+            self.tokenizer.encode_fast(text, add_special_tokens).map_err(|e| format!("cannot encode: {e}"))?;
         rendered.push(|into| encoding.get_ids().iter().for_each(|id| into.extend_from_slice(&id.to_le_bytes())));
         Ok(())
     }

@@ -71,7 +71,8 @@ fn a_template_of_the_llama_kind() {
 
 #[test]
 fn contents_are_lists_for_templates_that_go_through_them() {
-    let listing = "{% for m in messages %}{% for c in m['content'] %}[{{ c.type }} {{ c.text }}]{% endfor %}{% endfor %}";
+    let listing =
+        "{% for m in messages %}{% for c in m['content'] %}[{{ c.type }} {{ c.text }}]{% endfor %}{% endfor %}";
     let texts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
     let both = json!({"messages": [{"role": "user", "content": texts}, {"role": "user", "content": "c"}]});
     check(listing, both.clone(), "[text a][text b][text c]");

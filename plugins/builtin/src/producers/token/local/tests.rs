@@ -79,8 +79,12 @@ fn texts_and_chats_become_tokens() {
         let chat = json!({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 1});
         assert_eq!(prompts(&model, "/v1/chat/completions", &chat), Ok(vec![vec![3, 4, 1]]));
         assert_eq!(prompts(&model, "/v1/messages", &chat), Ok(vec![vec![3, 4, 1]]));
-        let media = json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]});
-        assert_eq!(prompts(&model, "/v1/chat/completions", &media), Err("expected texts in a message, found media".into()));
+        let media =
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]});
+        assert_eq!(
+            prompts(&model, "/v1/chat/completions", &media),
+            Err("expected texts in a message, found media".into())
+        );
         assert!(prompts(&model, "/v1/embeddings", &json!({"input": "hello"})).is_err());
     }
 }
