@@ -66,7 +66,7 @@ fn a_template_of_the_llama_kind() {
                 <|start_header_id|>assistant<|end_header_id|>\n\n";
     check(LLAMA, json!({"messages": messages}), want);
     let two = json!({"messages": [{"role": "assistant", "tool_calls": [call, call]}]});
-    assert!(rendered(LLAMA, two).unwrap_err().starts_with("the chat template fails at line 28"));
+    assert!(rendered(LLAMA, two).unwrap_err().starts_with("the chat template fails at line 25"));
 }
 
 #[test]
