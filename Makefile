@@ -17,11 +17,13 @@ demo: build $(STAMP) ## Simulated engines, Envoy and the picker serve real reque
 
 test: build $(STAMP) ## Rust tests, then end-to-end tests with a real Envoy and real gRPC clients
 	cargo test --workspace --locked
+	cargo test -p epp-plugins --features tokenizers --locked --lib producers::token
 	$(PYTHON) -m pytest -q -p no:cacheprovider --timeout=60 --epp target/release/epp tests/e2e
 
 check: tools ## Formatting, lints, borders between rooms, licences and advisories
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p epp-plugins --features tokenizers --all-targets --locked -- -D warnings
 	cargo test --test it --locked tidy
 	@if command -v cargo-deny > /dev/null; then \
 	  cargo deny --locked check licenses bans sources; \

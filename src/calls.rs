@@ -1,29 +1,45 @@
-//! Calls to services on behalf of plugins: JSON over HTTP, on kept connections.
+//! What plugins may not do themselves: JSON over HTTP, on kept connections, and computations that take long.
+
+mod jobs;
+mod sharing;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use epp_plugin_api::Call;
+use epp_plugin_api::{Call, Job};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::sync::Semaphore;
 
+use self::jobs::Jobs;
+use self::sharing::Sharing;
 use crate::sched::calls::{Answer, Calls};
 use crate::tasks::Tasks;
 
 /// A longer answer is an error.
 const MOST_BYTES: usize = 16 << 20;
+/// So much is told of the body of an answer that is an error.
+const MOST_TOLD: usize = 1024;
 /// Calls under way whose answers nobody waits for; one more is dropped.
 const MOST_SENT: usize = 256;
+/// Connections that are kept to one service while nothing is asked.
+const MOST_IDLE: usize = 16;
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Makes calls over HTTP.
+type HttpClient = Client<HttpConnector, Full<Bytes>>;
+
+/// Makes calls over HTTP, and has jobs done beside the threads that serve streams.
 pub struct HttpCalls {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: HttpClient,
+    sharing: Sharing,
+    jobs: Jobs,
     tasks: Tasks,
     sent: Arc<Semaphore>,
 }
@@ -31,14 +47,21 @@ pub struct HttpCalls {
 impl HttpCalls {
     /// Makes ready; connects when the first call is made.
     pub fn new(tasks: Tasks) -> Self {
-        let client = Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build_http();
-        Self { client, tasks, sent: Arc::new(Semaphore::new(MOST_SENT)) }
+        let mut builder = Client::builder(TokioExecutor::new());
+        let client = builder.pool_idle_timeout(IDLE).pool_max_idle_per_host(MOST_IDLE).build_http();
+        let (sharing, jobs) = (Sharing::default(), Jobs::default());
+        Self { client, sharing, jobs, tasks, sent: Arc::new(Semaphore::new(MOST_SENT)) }
     }
 }
 
 impl Calls for HttpCalls {
     fn post(&self, call: Call) -> Answer<'_> {
-        Box::pin(post(self.client.clone(), call))
+        let client = self.client.clone();
+        Box::pin(self.sharing.share(call, |call| Box::pin(post(client, call))))
+    }
+
+    fn compute(&self, job: Job) -> Answer<'_> {
+        Box::pin(self.jobs.run(job))
     }
 
     fn send(&self, call: Call) {
@@ -56,62 +79,38 @@ impl Calls for HttpCalls {
     }
 }
 
-async fn post(client: Client<HttpConnector, Full<Bytes>>, call: Call) -> Result<Bytes, String> {
-    let request = Request::post(&call.url)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(call.body)))
-        .map_err(|e| format!("cannot ask {}: {e}", call.url))?;
+async fn post(client: HttpClient, call: Call) -> Result<Bytes, String> {
+    let Call { url, headers, body, timeout } = call;
+    let mut request = Request::post(&url).header(header::CONTENT_TYPE, "application/json");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(Full::new(body)).map_err(|e| format!("cannot ask {url}: {e}"))?;
     let answer = async {
         let response = client.request(request).await.map_err(|e| e.to_string())?;
-        if !response.status().is_success() {
-            return Err(format!("status {}", response.status().as_u16()));
+        let status = response.status();
+        if !status.is_success() {
+            let told = beginning(response.into_body()).await;
+            return Err(format!("status {}: {:?}", status.as_u16(), String::from_utf8_lossy(&told)));
         }
         let body = Limited::new(response.into_body(), MOST_BYTES);
         Ok(body.collect().await.map_err(|e| e.to_string())?.to_bytes())
     };
-    match tokio::time::timeout(call.timeout, answer).await {
-        Ok(answer) => answer.map_err(|why| format!("{}: {why}", call.url)),
-        Err(_) => Err(format!("{}: no answer within {:?}", call.url, call.timeout)),
+    match tokio::time::timeout(timeout, answer).await {
+        Ok(answer) => answer.map_err(|why| format!("{url}: {why}")),
+        Err(_) => Err(format!("{url}: no answer within {timeout:?}")),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    async fn answer(reply: &'static str) -> Result<Bytes, String> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/ask", listener.local_addr().unwrap());
-        let serve = async {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut read = [0; 1024];
-            let n = stream.read(&mut read).await.unwrap();
-            assert!(read[..n].starts_with(b"POST /ask "));
-            stream.write_all(reply.as_bytes()).await.unwrap();
-        };
-        let calls = HttpCalls::new(Tasks::default());
-        let call = Call { url, body: b"{}".to_vec(), timeout: Duration::from_secs(5) };
-        tokio::join!(calls.post(call), serve).0
+/// The first bytes of a body; what has come if it breaks off.
+async fn beginning(mut body: Incoming) -> Vec<u8> {
+    let mut told = Vec::new();
+    while told.len() < MOST_TOLD
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        told.extend_from_slice(
+            frame.data_ref().map_or(&[][..], |data| &data[..data.len().min(MOST_TOLD - told.len())]),
+        );
     }
-
-    #[tokio::test]
-    async fn the_body_of_a_good_answer_is_returned() {
-        let got = answer("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
-        assert_eq!(got, Ok(Bytes::from_static(b"hi")));
-    }
-
-    #[tokio::test]
-    async fn another_status_is_an_error() {
-        let got = answer("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await;
-        assert!(got.unwrap_err().ends_with("status 503"));
-    }
-
-    #[tokio::test]
-    async fn a_call_to_nobody_is_an_error() {
-        let calls = HttpCalls::new(Tasks::default());
-        let call = Call { url: "http://127.0.0.1:1/x".into(), body: Vec::new(), timeout: Duration::from_secs(5) };
-        assert!(calls.post(call).await.is_err());
-    }
+    told
 }

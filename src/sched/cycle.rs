@@ -151,9 +151,9 @@ impl Pipeline {
                 None => Ok(()),
             };
             if let Some(remote) = &p.remote
-                && let Some(call) = remote.ask(cx, &work.columns, &work.candidates)
+                && let Some(question) = remote.ask(cx, &work.columns, &work.candidates)
             {
-                let answer = calls.post(call).await;
+                let answer = calls.ask(question).await;
                 let answer = answer.as_deref().map_err(Clone::clone);
                 result = result.and(remote.answered(cx, &mut work.columns, &work.candidates, answer));
             }

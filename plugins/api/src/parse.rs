@@ -25,9 +25,24 @@ pub enum Piece {
     Audio { at: Range<usize>, escaped: bool, format: Range<usize> },
 }
 
+/// Which API a body is of, for those who hand it on to an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Api {
+    /// One that no prompt can be rendered of, or whose body is no JSON.
+    #[default]
+    Other,
+    /// Completions of OpenAI.
+    Completions,
+    /// Chat completions of OpenAI.
+    Chat,
+    /// Messages of Anthropic.
+    Messages,
+}
+
 /// What a parser reads from a request body, without building a tree of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
+    pub api: Api,
     /// The model, if the body names one.
     pub model: Option<String>,
     /// Where the JSON value of the model stands in the body, quotes included; for a rewrite.

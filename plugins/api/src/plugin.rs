@@ -2,8 +2,10 @@
 //!
 //! All of it is synchronous. A plugin is called once a request with slices, never once an endpoint.
 
-use std::time::Duration;
+use std::fmt;
+use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{Candidates, Columns, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot, Usage};
@@ -209,15 +211,40 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub url: String,
-    pub body: Vec<u8>,
+    /// Headers beside the type of the content.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Bytes,
     /// After so long it has failed.
     pub timeout: Duration,
 }
 
-/// Asks a service before the pick, in the place of a producer.
+/// A computation that is too long for the threads that serve streams. It is done on one of its own.
+pub struct Job {
+    /// Gives the answer, or says why there is none. Is told what time it is when it begins.
+    pub run: Box<dyn FnOnce(SystemTime) -> Result<Bytes, String> + Send>,
+    /// After so long nobody waits for it any more.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({:?})", self.timeout)
+    }
+}
+
+/// What a plugin wants to know before the pick, and from whom.
+#[derive(Debug)]
+pub enum Question {
+    /// From a service. Equal questions that are under way at the same time are asked once.
+    Call(Call),
+    /// From a computation.
+    Job(Job),
+}
+
+/// Asks a service, or for a long computation, before the pick, in the place of a producer.
 pub trait Remote: Send + Sync {
     /// What to ask for this request; `None` asks nothing.
-    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Call>;
+    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Question>;
 
     /// Fills columns from the answer, or from why there is none.
     ///

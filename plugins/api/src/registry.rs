@@ -112,6 +112,8 @@ impl BuildError {
 
 /// Finds an instance that is built already by its name.
 type FindInstance<'a> = dyn Fn(&str) -> Option<Instance> + 'a;
+/// What is put behind the message that a name is not known: what was probably meant.
+type Hint<'a> = dyn Fn(&str) -> String + 'a;
 
 /// What an instance gets to be built from.
 pub struct BuildContext<'a> {
@@ -128,6 +130,7 @@ pub struct BuildContext<'a> {
     optional_reads: Vec<DataKey>,
     writes: Vec<DataKey>,
     others: Option<&'a FindInstance<'a>>,
+    hint: Option<&'a Hint<'a>>,
     waits_for: Vec<String>,
     refers_to: Vec<String>,
 }
@@ -151,6 +154,7 @@ impl<'a> BuildContext<'a> {
             optional_reads: Vec::new(),
             writes: Vec::new(),
             others: None,
+            hint: None,
             waits_for: Vec::new(),
             refers_to: Vec::new(),
         }
@@ -239,6 +243,12 @@ impl<'a> BuildContext<'a> {
         self
     }
 
+    /// Lends what knows the names that are near to one that nobody has.
+    pub fn with_hint(mut self, hint: &'a Hint<'a>) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
     /// Another instance that this one refers to in the parameter `path`. The order in the file does not matter: whoever
     /// refers to an instance that is not built yet is built again after it.
     ///
@@ -250,7 +260,8 @@ impl<'a> BuildContext<'a> {
             return Ok(found);
         }
         self.waits_for.push(name.to_owned());
-        Err(BuildError::at(path, format!("no plugin is named {name:?}")))
+        let hint = self.hint.map(|hint| hint(name)).unwrap_or_default();
+        Err(BuildError::at(path, format!("no plugin is named {name:?}{hint}")))
     }
 
     /// The instances that were asked for in vain.

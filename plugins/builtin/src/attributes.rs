@@ -124,6 +124,8 @@ impl Attribute for SessionId {
 pub struct TokenizedPrompt {
     packed: Vec<u8>,
     prompts: Vec<Prompt>,
+    /// What an engine said of the media: hash, offset and length in tokens, by offset.
+    features: Vec<(String, usize, usize)>,
 }
 
 /// Where the tokens of one prompt are.
@@ -149,6 +151,18 @@ impl TokenizedPrompt {
         self.packed.clear();
         self.packed.shrink_to(Self::KEPT_BYTES);
         self.prompts.clear();
+        self.features.clear();
+    }
+
+    /// Sets what an engine said of the media: hash, offset and length in tokens, by offset.
+    pub fn set_features(&mut self, features: &[(String, usize, usize)]) {
+        self.features.clear();
+        self.features.extend_from_slice(features);
+    }
+
+    /// The media among the tokens, by offset, if an engine told of them or they came with the request's token ids.
+    pub fn features<'a>(&'a self, request: &'a InferenceRequest) -> &'a [(String, usize, usize)] {
+        if self.features.is_empty() { &request.parsed.features } else { &self.features }
     }
 
     /// Adds a prompt whose tokens are these bytes of the request's token ids.

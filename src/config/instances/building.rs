@@ -3,6 +3,7 @@
 use epp_plugin_api::{BuildContext, BuildError, Instance, Node, NodeError, Place, PluginType, Value};
 
 use super::{Built, Instances, Slot, State, same};
+use crate::config::near::hint;
 use crate::config::plan::{Keys, Planned};
 
 /// What came of trying to build an instance.
@@ -105,8 +106,9 @@ impl Instances<'_> {
         let env = self.env;
         let others = |name: &str| -> Option<Instance> { self.slots[self.find(name)?].instance().cloned() };
         let parameters = slot.parameters.as_ref();
-        let mut cx =
-            BuildContext::new(&slot.name, parameters, env.slots, env.metrics, env.staleness).with_others(&others);
+        let near = |name: &str| hint(name, self.slots.iter().map(|slot| slot.name.as_str()));
+        let cx = BuildContext::new(&slot.name, parameters, env.slots, env.metrics, env.staleness);
+        let mut cx = cx.with_others(&others).with_hint(&near);
         let mut mistakes = match (kind.build)(&mut cx) {
             Ok(instance) => {
                 let refers_to = cx.refers_to().to_vec();

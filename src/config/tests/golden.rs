@@ -69,6 +69,11 @@ fn prefix_affinity() {
 }
 
 #[test]
+fn prefix_affinity_rendered() {
+    golden("prefix-affinity-rendered");
+}
+
+#[test]
 fn rl_persistent() {
     golden("rl-persistent");
 }
@@ -111,6 +116,7 @@ fn every_sample_is_tested() {
             "predicted-latency.yaml",
             "prefill-decode-topology.yaml",
             "prefill-decode.yaml",
+            "prefix-affinity-rendered.yaml",
             "prefix-affinity.yaml",
             "rl-persistent.yaml",
             "rl-rollouts.yaml",

@@ -43,6 +43,12 @@ fn a_reference_to_nobody_is_named_once() {
 }
 
 #[test]
+fn a_name_that_is_near_to_the_one_that_nobody_has_is_hinted_at() {
+    let mistake = UNKNOWN.replace("wibble", "wibbles") + ", perhaps \"wibble\" is meant";
+    refused(&text(&[("a", "wibbles"), ("wibble", "")]), &[&mistake]);
+}
+
+#[test]
 fn a_reference_to_what_cannot_be_built_is_no_further_mistake() {
     let broken = friend("b", "").replace("friends", "wibble");
     let mistake = "line 6 column 47: plugins[2].parameters: plugin \"b\" of type friend-scorer: \

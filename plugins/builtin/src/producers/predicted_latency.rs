@@ -28,8 +28,8 @@ mod wire;
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    BuildContext, BuildError, Call, Candidates, ColumnKey, Columns, Cycle, EndpointIdx, Held, Instance, Kind, Parting,
-    Picked, PluginType, Producer, Remote, RequestKey, ResponseEnd, Stability,
+    BuildContext, BuildError, Candidates, ColumnKey, Columns, Cycle, EndpointIdx, Held, Instance, Kind, Parting,
+    Picked, PluginType, Producer, Question, Remote, RequestKey, ResponseEnd, Stability,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -197,12 +197,12 @@ fn whole(value: f64) -> u64 {
 }
 
 impl Remote for PredictedLatency {
-    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Call> {
+    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Question> {
         if !self.predicts || among.is_empty() || among.count() > self.services.most_rows {
             return None;
         }
         let rows: Vec<Features> = among.iter().map(|idx| self.features(cx, columns, idx)).collect();
-        wire::ask(self.services.prediction()?, &rows, self.services.wait)
+        wire::ask(self.services.prediction()?, &rows, self.services.wait).map(Question::Call)
     }
 
     fn answered(

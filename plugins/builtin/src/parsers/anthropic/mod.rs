@@ -8,7 +8,7 @@ mod usage;
 use std::ops::Range;
 
 use epp_plugin_api::{
-    Headers, Kind, ParseError, Parsed, Parser, Piece, PluginType, ResponseKind, ResponseParser, Stability,
+    Api, Headers, Kind, ParseError, Parsed, Parser, Piece, PluginType, ResponseKind, ResponseParser, Stability,
 };
 
 use super::draft::{self, Draft};
@@ -74,7 +74,7 @@ impl Parser for Anthropic {
             return refuse("invalid messages request: must have at least one message");
         }
         request.complete(&mut draft);
-        Ok(draft.into_parsed(parsed))
+        Ok(Parsed { api: Api::Messages, ..draft.into_parsed(parsed) })
     }
 
     fn response(&self, path: &str, kind: ResponseKind) -> Box<dyn ResponseParser> {

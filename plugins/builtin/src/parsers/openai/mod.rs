@@ -66,6 +66,15 @@ impl Api {
         }
     }
 
+    /// What the body is for those who hand it on.
+    fn rendered_as(self) -> epp_plugin_api::Api {
+        match self {
+            Self::Chat => epp_plugin_api::Api::Chat,
+            Self::Completions => epp_plugin_api::Api::Completions,
+            Self::Conversations | Self::Responses | Self::Embeddings | Self::Images => epp_plugin_api::Api::Other,
+        }
+    }
+
     fn refusal(self) -> &'static str {
         match self {
             Self::Conversations => "invalid conversations request: must have items field",
@@ -92,7 +101,7 @@ fn parse(api: Api, body: &[u8], mut fields: impl Fields) -> Result<Parsed, Parse
         Err(fault) => return refuse(format_args!("error unmarshaling request bodyMap: {fault}")),
     };
     match fields.complete(&mut draft) && !draft.wrong {
-        true => Ok(draft.into_parsed(parsed)),
+        true => Ok(Parsed { api: api.rendered_as(), ..draft.into_parsed(parsed) }),
         false => refuse(api.refusal()),
     }
 }

@@ -8,7 +8,7 @@ mod response;
 use std::ops::Range;
 
 use epp_plugin_api::{
-    Headers, Kind, ParseError, Parsed, Parser, Piece, PluginType, ResponseKind, ResponseParser, Stability,
+    Api, Headers, Kind, ParseError, Parsed, Parser, Piece, PluginType, ResponseKind, ResponseParser, Stability,
 };
 
 use super::grpc::first_message;
@@ -145,7 +145,7 @@ fn moved(mut parsed: Parsed, by: usize) -> Parsed {
             }
         }
     }
-    Parsed { model_at: None, insert_at: None, model_aware: false, ..parsed }
+    Parsed { api: Api::Other, model_at: None, insert_at: None, model_aware: false, ..parsed }
 }
 
 fn shift(range: &mut Range<usize>, by: usize) {

@@ -1,6 +1,6 @@
 //! `vllmhttp-parser`: vLLM's own path for requests in token ids, `/inference/v1/generate`.
 
-mod features;
+pub(crate) mod features;
 
 use epp_plugin_api::{
     Headers, Kind, ParseError, Parsed, Parser, Piece, PluginType, ResponseKind, ResponseParser, Stability,

@@ -58,13 +58,17 @@ pub struct Prediction {
 /// Asks the service at `base` for a prediction for each of these.
 pub fn ask(base: &str, requests: &[Features], timeout: Duration) -> Option<Call> {
     let body = serde_json::to_vec(&Question { requests }).ok()?;
-    Some(Call { url: format!("{base}/predict/bulk/strict"), body, timeout })
+    Some(post(format!("{base}/predict/bulk/strict"), body, timeout))
 }
 
 /// Tells the service at `base` what came of requests.
 pub fn teach(base: &str, entries: &[Sample], timeout: Duration) -> Option<Call> {
     let body = serde_json::to_vec(&Lesson { entries }).ok()?;
-    Some(Call { url: format!("{base}/add_training_data_bulk"), body, timeout })
+    Some(post(format!("{base}/add_training_data_bulk"), body, timeout))
+}
+
+fn post(url: String, body: Vec<u8>, timeout: Duration) -> Call {
+    Call { url, headers: Vec::new(), body: body.into(), timeout }
 }
 
 /// Reads the predictions for so many endpoints.
@@ -99,6 +103,6 @@ mod tests {
     fn a_type_that_is_not_known_is_left_out() {
         let call = ask("http://h:1", &[Features::default()], Duration::from_secs(1)).unwrap();
         assert_eq!(call.url, "http://h:1/predict/bulk/strict");
-        assert!(!String::from_utf8(call.body).unwrap().contains("pod_type"));
+        assert!(!String::from_utf8(call.body.to_vec()).unwrap().contains("pod_type"));
     }
 }

@@ -1,35 +1,92 @@
-//! The parameters of the token producer.
+//! The parameters of the token producer: which backend makes tokens, and how it is reached.
+
+use std::time::Duration;
 
 use epp_plugin_api::{BuildError, NodeError};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+
+use super::estimate::Estimate;
+use crate::duration;
 
 /// Which backend makes tokens. Without any of these keys it is the estimate.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// Estimate tokens from text. The only backend of this version.
+    /// Estimate tokens from text.
     estimate: Option<Estimate>,
-    /// The model whose tokenizer an engine is asked for.
+    /// The model that an engine is asked to render prompts for, whatever the client asks for. Needed for `vllm`, which it
+    /// chooses if it stands alone.
     model_name: String,
     /// An engine that renders prompts into tokens.
     vllm: Option<Vllm>,
-    /// A tokenizer behind a Unix socket.
+    /// A tokenizer in this process.
+    local: Option<Local>,
+    /// A tokenizer behind a Unix socket. Is refused: use `vllm` or `local`.
     uds_tokenizer_config: Option<Uds>,
 }
 
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+/// An engine of vLLM that renders prompts.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Vllm {
-    /// The address of the engine.
-    #[serde(rename = "url")]
-    _url: String,
-    /// How long to wait for an answer, as `5s`.
-    #[serde(rename = "timeout")]
-    _timeout: String,
-    /// The same for requests with media.
-    #[serde(rename = "mmTimeout")]
-    _mm_timeout: String,
+pub struct Vllm {
+    /// The address of the engine; `http` only. Slashes at its end do not count. Default `http://localhost:8000`.
+    url: String,
+    /// How long to wait for the tokens of a prompt, as `5s`; above 0. A request without an answer goes on without tokens.
+    /// Default `5s`.
+    timeout: String,
+    /// The same for chats in which the content of a message is a list, as it is with media. Default `30s`.
+    mm_timeout: String,
+    /// The prompts that are remembered, so that equal ones are asked for once.
+    cache: Cache,
+}
+
+impl Default for Vllm {
+    fn default() -> Self {
+        Self {
+            url: "http://localhost:8000".into(),
+            timeout: "5s".into(),
+            mm_timeout: "30s".into(),
+            cache: Cache::default(),
+        }
+    }
+}
+
+/// A tokenizer and a chat template, read from files when the config is loaded.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Local {
+    /// The path of a `tokenizer.json`, or of the directory that it is in.
+    pub tokenizer: String,
+    /// The path of the chat template, a file of Jinja. Default: what `chat_template.jinja`, or else
+    /// `tokenizer_config.json`, beside the tokenizer says. Without any, chats have no tokens.
+    pub chat_template: String,
+    /// How long a request waits for its tokens, as `5s`; above 0. After that it goes on without. Default `5s`.
+    pub timeout: String,
+    /// The prompts that are remembered, so that equal ones are encoded once.
+    pub cache: Cache,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self { tokenizer: String::new(), chat_template: String::new(), timeout: "5s".into(), cache: Cache::default() }
+    }
+}
+
+/// How much is remembered. What was used longest ago is forgotten first.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Cache {
+    /// So many request bodies at most. 0: nothing is remembered. Default 1024.
+    pub max_prompts: usize,
+    /// So many megabytes of tokens at most. 0: nothing is remembered. Default 64.
+    pub max_megabytes: usize,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { max_prompts: 1024, max_megabytes: 64 }
+    }
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -45,233 +102,102 @@ struct Uds {
     _model_tokenizer_map: std::collections::BTreeMap<String, String>,
 }
 
+/// The backend that the parameters choose.
+pub enum Backend {
+    Estimate(Estimate),
+    Vllm(Engine),
+    Local(Local),
+}
+
+/// An engine that is asked for tokens.
+#[derive(Debug)]
+pub struct Engine {
+    /// Its address without a slash at the end.
+    pub base: String,
+    pub model: String,
+    pub timeout: Duration,
+    /// For chats with lists of contents.
+    pub mm_timeout: Duration,
+    pub cache: Cache,
+}
+
 impl Config {
-    /// The estimate's parameters.
+    /// Says which backend is chosen.
     ///
     /// # Errors
-    /// If another backend is asked for, or a parameter is out of range.
-    pub fn estimating(self) -> Result<Estimate, BuildError> {
+    /// If it is more than one, or a parameter is missing or out of range.
+    pub fn backend(self) -> Result<Backend, BuildError> {
         let vllm = self.vllm.is_some() || !self.model_name.is_empty();
         let uds = self.uds_tokenizer_config.is_some_and(|uds| !uds.socket_file.is_empty());
-        let n_backends = usize::from(vllm) + usize::from(uds) + usize::from(self.estimate.is_some());
-        if n_backends > 1 {
-            return Err(BuildError::new("expected at most one backend of estimate, vllm and udsTokenizerConfig"));
+        let chosen = [vllm, uds, self.local.is_some(), self.estimate.is_some()];
+        if chosen.into_iter().filter(|chosen| *chosen).count() > 1 {
+            let message = "expected at most one backend of estimate, vllm, local and udsTokenizerConfig; modelName \
+                           counts as vllm";
+            return Err(BuildError::new(message));
         }
-        if vllm && self.model_name.is_empty() {
-            return Err(BuildError::at(
-                "modelName",
-                "expected the name of a model for the vllm backend, found nothing",
-            ));
+        if uds {
+            let message = "a tokenizer behind a socket is not supported, expected vllm.url or local.tokenizer";
+            return Err(BuildError::at("udsTokenizerConfig", message));
         }
-        if vllm || uds {
-            let which = if vllm { "vllm" } else { "udsTokenizerConfig" };
-            return Err(BuildError::at(
-                which,
-                format!("the backend {which} is not built into this version yet, expected estimate or none"),
-            ));
+        if let Some(local) = self.local {
+            return Ok(Backend::Local(local));
+        }
+        if vllm {
+            return self.vllm.unwrap_or_default().engine(self.model_name).map(Backend::Vllm);
         }
         let estimate = self.estimate.unwrap_or_default();
         let mistakes = estimate.video.mistakes();
-        if mistakes.is_empty() { Ok(estimate) } else { Err(BuildError(mistakes)) }
+        if mistakes.is_empty() { Ok(Backend::Estimate(estimate)) } else { Err(BuildError(mistakes)) }
     }
 }
 
-/// How many tokens media are taken for.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Estimate {
-    /// What images are taken for.
-    pub image: Image,
-    /// What videos are taken for.
-    pub video: Video,
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Image {
-    /// `dynamic`: by the size of the image; `static`: always the same. Default `dynamic`.
-    pub mode: Mode,
-    /// The size of images whose own cannot be read.
-    pub default_resolution: Resolution,
-    /// Counts in the mode `dynamic`.
-    pub dynamic: Dynamic,
-    /// Counts in the mode `static`.
-    #[serde(rename = "static")]
-    pub fixed: FixedImage,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Mode {
-    #[default]
-    Dynamic,
-    Static,
-}
-
-/// Width and height in pixels; 0 counts as the default, 640 by 360.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Resolution {
-    /// Pixels. 0 counts as 640. Default 0.
-    width: u32,
-    /// Pixels. 0 counts as 360. Default 0.
-    height: u32,
-}
-
-impl Resolution {
-    /// Makes a resolution.
-    pub fn new(width: u32, height: u32) -> Self {
-        Self { width, height }
-    }
-
-    /// Pixels.
-    pub fn area(self) -> u64 {
-        let or = |n: u32, default| u64::from(if n == 0 { default } else { n });
-        or(self.width, 640) * or(self.height, 360)
-    }
-}
-
-/// How many pixels are one token; 0 counts as the default, 1024.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Dynamic {
-    /// Pixels of a token. 0 counts as 1024. Default 0.
-    factor: u64,
-}
-
-impl Dynamic {
-    /// The tokens of so many pixels, at least 1.
-    pub fn tokens(self, area: u64) -> u64 {
-        let factor = if self.factor == 0 { 1024 } else { self.factor };
-        (area / factor).max(1)
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct FixedImage {
-    /// Tokens of every image; 0 counts as 1. Default 0.
-    pub static_token: u64,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Video {
-    /// The size of videos where no header tells it.
-    pub default_resolution: Resolution,
-    /// Seconds that a video lasts where no header tells it. 0 counts as 10. Default 10.
-    #[schemars(range(min = 0))]
-    pub default_duration: f64,
-    /// What a frame is taken for.
-    pub tokens_per_frame: TokensPerFrame,
-    /// Which frames count.
-    pub frames: Frames,
-    /// At most so many tokens a video. Default 0: no limit.
-    pub max_video_tokens: u64,
-}
-
-impl Default for Video {
-    fn default() -> Self {
-        Self {
-            default_resolution: Resolution::default(),
-            default_duration: 10.0,
-            tokens_per_frame: TokensPerFrame::default(),
-            frames: Frames::default(),
-            max_video_tokens: 0,
+impl Vllm {
+    fn engine(self, model: String) -> Result<Engine, BuildError> {
+        let mut mistakes = Vec::new();
+        let mut say = |path: &str, message: String| {
+            mistakes.push(NodeError { place: None, path: path.to_owned(), message });
+        };
+        if model.is_empty() {
+            say("modelName", "expected the name of a model for the vllm backend, found nothing".into());
         }
+        if let Err(message) = check_address(&self.url) {
+            say("vllm.url", message);
+        }
+        let mut wait = |path, text: &str| {
+            let read = patience(text);
+            read.unwrap_or_else(|message| {
+                say(path, message);
+                Duration::ZERO
+            })
+        };
+        let timeout = wait("vllm.timeout", &self.timeout);
+        let mm_timeout = wait("vllm.mmTimeout", &self.mm_timeout);
+        if !mistakes.is_empty() {
+            return Err(BuildError(mistakes));
+        }
+        let base = self.url.trim_end_matches('/').to_owned();
+        Ok(Engine { base, model, timeout, mm_timeout, cache: self.cache })
     }
 }
 
-impl Video {
-    fn mistakes(&self) -> Vec<NodeError> {
-        [
-            ("defaultDuration", self.default_duration),
-            ("frames.sampled.sampleFPS", self.frames.sampled.sample_fps),
-            ("frames.strided.defaultSourceFPS", self.frames.strided.default_source_fps),
-        ]
-        .into_iter()
-        .filter(|(_, value)| *value < 0.0)
-        .map(|(key, value)| NodeError {
-            place: None,
-            path: format!("estimate.video.{key}"),
-            message: format!("expected 0 or more, found {value}"),
-        })
-        .collect()
+fn check_address(url: &str) -> Result<(), String> {
+    let expected = "expected an address such as http://localhost:8000";
+    if url.starts_with("https://") {
+        return Err(format!("{expected}, found {url:?}: engines are not asked over TLS"));
     }
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct TokensPerFrame {
-    /// `dynamic`: by the size of the video; `static`: always the same. Default `dynamic`.
-    pub mode: Mode,
-    /// Counts in the mode `dynamic`.
-    pub dynamic: Dynamic,
-    /// Counts in the mode `static`.
-    #[serde(rename = "static")]
-    pub fixed: FixedFrame,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct FixedFrame {
-    /// Tokens of every frame; 0 counts as 1. Default 0.
-    pub num_tokens_per_frame: u64,
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Frames {
-    /// `sampled`: so many frames a second; `strided`: every nth frame of the source. Default `sampled`.
-    pub mode: FramesMode,
-    /// At least so many frames. Default 0: no limit.
-    pub min_frames: u64,
-    /// At most so many frames. Default 0: no limit.
-    pub max_frames: u64,
-    /// Counts in the mode `sampled`.
-    pub sampled: Sampled,
-    /// Counts in the mode `strided`.
-    pub strided: Strided,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum FramesMode {
-    #[default]
-    Sampled,
-    Strided,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Sampled {
-    /// Frames a second. 0 counts as 2. Default 2.
-    #[serde(rename = "sampleFPS")]
-    #[schemars(range(min = 0))]
-    pub sample_fps: f64,
-    /// So many frames make one; below 2 each counts by itself. Default 0.
-    pub temporal_patch_size: u64,
-}
-
-impl Default for Sampled {
-    fn default() -> Self {
-        Self { sample_fps: 2.0, temporal_patch_size: 0 }
+    let host = url.strip_prefix("http://").unwrap_or_default();
+    let odd = |c: char| c.is_ascii_whitespace() || c.is_control() || matches!(c, '?' | '#');
+    if host.is_empty() || host.starts_with(['/', ':']) || host.contains(odd) {
+        return Err(format!("{expected}, found {url:?}"));
     }
+    Ok(())
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Strided {
-    /// Frames a second of the source where no header tells it. 0 counts as 24. Default 24.
-    #[serde(rename = "defaultSourceFPS")]
-    #[schemars(range(min = 0))]
-    pub default_source_fps: f64,
-    /// One frame of so many counts. 0 counts as 1: every frame. Default 1.
-    pub frame_stride: u64,
-}
-
-impl Default for Strided {
-    fn default() -> Self {
-        Self { default_source_fps: 24.0, frame_stride: 1 }
-    }
+/// Reads how long a request waits.
+///
+/// # Errors
+/// If it is no duration, or none at all.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    let read = duration::parse(text)?;
+    if read.is_zero() { Err(format!("expected a duration above 0, found {text:?}")) } else { Ok(read) }
 }

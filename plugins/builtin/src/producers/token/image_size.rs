@@ -1,6 +1,6 @@
 //! Width and height of an image in a data URL, from its first bytes alone: PNG, JPEG and GIF.
 
-use super::config::Resolution;
+use super::estimate::Resolution;
 use crate::base64;
 
 /// How much of the text of a data URL may precede its data.

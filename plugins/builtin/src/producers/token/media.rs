@@ -2,7 +2,7 @@
 
 use epp_plugin_api::Headers;
 
-use super::config::{Estimate, FramesMode, Image, Mode, Resolution, Video};
+use super::estimate::{Estimate, FramesMode, Image, Mode, Resolution, Video};
 use super::image_size;
 
 /// What the client says of its videos.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use epp_plugin_api::{InferenceRequest, Piece};
 use xxhash_rust::xxh64::Xxh64;
 
-use super::config::Estimate;
+use super::estimate::Estimate;
 use super::media::audio_tokens;
 use super::text::unescape;
 use crate::attributes::TokenizedPrompt;
@@ -29,6 +29,11 @@ pub fn pack(estimate: &Estimate, request: &InferenceRequest, prompt: &mut Tokeni
             pieces => prompt.push_packed(|into| pieces.iter().for_each(|piece| packer.piece(piece, into))),
         }
     }
+}
+
+/// Appends every prompt of a request whose prompts are token ids to `prompt`, which is empty.
+pub fn pack_ids(request: &InferenceRequest, prompt: &mut TokenizedPrompt) {
+    pack(&Estimate::default(), request, prompt);
 }
 
 fn bytes_of_ids(at: &Range<usize>) -> Range<usize> {
