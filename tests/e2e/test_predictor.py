@@ -17,7 +17,7 @@ class Predictor(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked, self.taught, self.statuses = [], [], 0
+        self.asked, self.taught, self.statuses, self.works = [], [], 0, True
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -36,8 +36,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path == "/predict/bulk/strict":
             self.server.asked.append(body["requests"])
-            if len(body["requests"]) > 100:
-                return self.answer(400, {})
+            if not self.server.works or len(body["requests"]) > 100:
+                return self.answer(503, {})
             return self.answer(200, {"predictions": [{"ttft_ms": 10 + n, "tpot_ms": 5} for n in range(len(body["requests"]))]})
         self.server.taught.append(body["entries"])
         self.answer(202, {})
@@ -70,7 +70,7 @@ def test_predictions_decide_and_answers_teach(start, predictor):
     assert {s.post(BODY, headers=slo)[2]["x-engine"] for _ in range(5)} == {str(s.engine_ports[0])}
     assert [len(rows) for rows in predictor.asked[asked:]] == [2] * 5 and predictor.statuses == 1
     until(lambda: any(entry["actual_ttft_ms"] > 0 for entries in predictor.taught for entry in entries), what="a lesson")
-    state = json.loads(s.get("/debug/plugins")[1])
+    state = json.loads(s.get("/debug/plugins/state")[1])
     assert '"model_type": "xgboost"' in json.dumps(state) and '"is_ready": true' in json.dumps(state)
     for name in ["request_predicted_ttft_seconds_count", "request_ttft_prediction_duration_seconds_count"]:
         for prefix in ["llm_d_epp", "inference_objective"]:
@@ -90,7 +90,6 @@ def test_more_endpoints_than_a_call_takes_are_predicted_in_several(start, predic
 
 def test_without_the_service_requests_go_on(start, predictor):
     s = start(mode="duplex", engines=2, config=BY_LATENCY)
-    predictor.shutdown()
-    predictor.server_close()
+    predictor.works = False
     assert s.post(BODY)[0] == 200
     assert s.metric("epp_produce_failures_total", plugin_type="predicted-latency-producer") >= 1

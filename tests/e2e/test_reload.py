@@ -151,7 +151,8 @@ def test_what_engines_are_asked_changes_and_what_was_known_stays(start):
 
 def test_a_source_that_cannot_be_asked_is_refused(start):
     s = start(mode="lean", engines=1)
-    s.write_config(OTHER_PAGE.replace("/other", "/a b"))
+    s.write_config(OTHER_PAGE.replace("path: /other", "scheme: https, clientCertPath: /none, clientKeyPath: /none"))
     until(lambda: s.metric("epp_config_reload_failures_total") == 1, what="a refused reload")
+    assert any("dataLayer.sources" in msg and "/none" in msg for msg in events(s, "error"))
     assert generation(s) == 1
     until(lambda: known(s)[s.engine_ports[0]]["fresh"], what="a fresh endpoint")

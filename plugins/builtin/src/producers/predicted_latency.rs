@@ -10,7 +10,7 @@
 //! What answers really took is taught to the training service, which needs response bodies: the first answer at once,
 //! and then those of a second together, with the next one that is complete; what is more than
 //! `LATENCY_MAX_SAMPLE_SIZE` (1000) of them is thinned out. Once a minute a request also asks a prediction service how it
-//! is, beside its predictions and for as long as those may take; `/debug/plugins` shows the answer.
+//! is, beside its predictions and for as long as those may take; `/debug/plugins/state` shows the answer.
 //!
 //! The environment says where the services are: `PREDICTION_SERVER_URL`, a list by commas, and `TRAINING_SERVER_URL`; and
 //! how they are asked: `LATENCY_HTTP_TIMEOUT_SEC` (10; a prediction is waited for 0.4 s at most),
