@@ -181,11 +181,13 @@ pub struct LatencyMetrics {
     models: RwLock<Models>,
 }
 
-/// By the model asked for, and then by the one that the engine is asked for.
+type Map<V> = HashMap<Box<str>, V, foldhash::fast::RandomState>;
+
+/// The series of every pair of models.
 #[derive(Default)]
 struct Models {
-    by_name:
-        HashMap<Box<str>, HashMap<Box<str>, Arc<Series>, foldhash::fast::RandomState>, foldhash::fast::RandomState>,
+    /// By the model asked for, and then by the one that the engine is asked for.
+    by_name: Map<Map<Arc<Series>>>,
     n_series: usize,
 }
 
