@@ -83,13 +83,14 @@ impl Reloader {
         });
     }
 
+    /// Takes up a config whole, or not at all.
     async fn take(&self, text: &str) -> Result<(), String> {
         let current = self.generations.load_full();
         let plan = (self.read)(text, &current.plan).map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             lines.join("; ")
         })?;
-        // What can fail comes first, so that a change is taken up whole or not at all.
+        // What can fail comes first.
         let discovery = self.discovery(&current.plan, &plan).await?;
         let asks_anew = self.scraper.change((self.scraping)(&plan)).map_err(|e| format!("dataLayer.sources: {e}"))?;
         if let Some(discovery) = discovery {
