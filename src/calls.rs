@@ -55,9 +55,9 @@ impl HttpCalls {
 }
 
 impl Calls for HttpCalls {
-    fn post(&self, call: Call) -> Answer<'_> {
+    fn call(&self, call: Call) -> Answer<'_> {
         let client = self.client.clone();
-        Box::pin(self.sharing.share(call, |call| Box::pin(post(client, call))))
+        Box::pin(self.sharing.share(call, |call| Box::pin(make(client, call))))
     }
 
     fn compute(&self, job: Job) -> Answer<'_> {
@@ -71,7 +71,7 @@ impl Calls for HttpCalls {
         };
         let client = self.client.clone();
         self.tasks.spawn("call", async move {
-            if let Err(why) = post(client, call).await {
+            if let Err(why) = make(client, call).await {
                 tracing::debug!(why, "a call failed");
             }
             drop(turn);
@@ -79,9 +79,13 @@ impl Calls for HttpCalls {
     }
 }
 
-async fn post(client: HttpClient, call: Call) -> Result<Bytes, String> {
+async fn make(client: HttpClient, call: Call) -> Result<Bytes, String> {
     let Call { url, headers, body, timeout } = call;
-    let mut request = Request::post(&url).header(header::CONTENT_TYPE, "application/json");
+    let mut request = if body.is_empty() {
+        Request::get(&url)
+    } else {
+        Request::post(&url).header(header::CONTENT_TYPE, "application/json")
+    };
     for (name, value) in headers {
         request = request.header(name, value);
     }

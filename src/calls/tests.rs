@@ -34,7 +34,7 @@ async fn serve(listener: &TcpListener, reply: &[u8]) {
 async fn answer(reply: &str) -> Result<Bytes, String> {
     let (listener, url) = listen().await;
     let calls = HttpCalls::new(Tasks::default());
-    tokio::join!(calls.post(call(url, "{}")), serve(&listener, reply.as_bytes())).0
+    tokio::join!(calls.call(call(url, "{}")), serve(&listener, reply.as_bytes())).0
 }
 
 #[tokio::test]
@@ -61,22 +61,22 @@ async fn an_answer_that_announces_more_than_it_has_is_an_error() {
 #[tokio::test]
 async fn a_call_to_nobody_is_an_error() {
     let calls = HttpCalls::new(Tasks::default());
-    assert!(calls.post(call("http://127.0.0.1:1/x".into(), "")).await.is_err());
+    assert!(calls.call(call("http://127.0.0.1:1/x".into(), "")).await.is_err());
 }
 
 #[tokio::test]
 async fn equal_questions_of_one_time_are_one_call() {
     let (listener, url) = listen().await;
     let calls = HttpCalls::new(Tasks::default());
-    let asked = (0..8).map(|_| calls.post(call(url.clone(), "{}")));
-    let other = calls.post(call(url.clone(), "{\"n\":2}"));
+    let asked = (0..8).map(|_| calls.call(call(url.clone(), "{}")));
+    let other = calls.call(call(url.clone(), "{\"n\":2}"));
     let reply = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi";
     // The listener answers twice: more calls would get no answer.
     let served = async { tokio::join!(serve(&listener, reply), serve(&listener, reply)) };
     let (answers, other, _) = tokio::join!(join_all(asked), other, served);
     assert!(answers.into_iter().chain([other]).all(|answer| answer == Ok(Bytes::from_static(b"hi"))));
     // What has been answered is asked anew.
-    let (again, ()) = tokio::join!(calls.post(call(url, "{}")), serve(&listener, reply));
+    let (again, ()) = tokio::join!(calls.call(call(url, "{}")), serve(&listener, reply));
     assert_eq!(again, Ok(Bytes::from_static(b"hi")));
 }
 
@@ -84,8 +84,8 @@ async fn equal_questions_of_one_time_are_one_call() {
 async fn a_call_outlives_the_request_that_began_it() {
     let (listener, url) = listen().await;
     let calls = HttpCalls::new(Tasks::default());
-    let mut first = calls.post(call(url.clone(), "{}"));
-    let second = calls.post(call(url.clone(), "{}"));
+    let mut first = calls.call(call(url.clone(), "{}"));
+    let second = calls.call(call(url.clone(), "{}"));
     assert_eq!((&mut first).now_or_never(), None);
     drop(first);
     let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
@@ -97,9 +97,9 @@ async fn a_call_outlives_the_request_that_began_it() {
 async fn a_call_that_nobody_waits_for_is_forgotten() {
     let (listener, url) = listen().await;
     let calls = HttpCalls::new(Tasks::default());
-    drop(calls.post(call(url.clone(), "{}")));
+    drop(calls.call(call(url.clone(), "{}")));
     let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
-    let (answer, ()) = tokio::join!(calls.post(call(url, "{}")), serve(&listener, reply));
+    let (answer, ()) = tokio::join!(calls.call(call(url, "{}")), serve(&listener, reply));
     assert_eq!(answer, Ok(Bytes::from_static(b"hi")));
 }
 

@@ -11,8 +11,8 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send 
 
 /// Makes calls for plugins, which do no I/O, and takes long computations off the threads that serve streams.
 pub trait Calls: Send + Sync {
-    /// Posts JSON; the answer is the body of a reply of a status from 200 to 299.
-    fn post(&self, call: Call) -> Answer<'_>;
+    /// Makes a call; the answer is the body of a reply of a status from 200 to 299.
+    fn call(&self, call: Call) -> Answer<'_>;
 
     /// Does the job on a thread where it holds nobody up.
     fn compute(&self, job: Job) -> Answer<'_>;
@@ -20,12 +20,12 @@ pub trait Calls: Send + Sync {
     /// Asks whom the question is for.
     fn ask(&self, question: Question) -> Answer<'_> {
         match question {
-            Question::Call(call) => self.post(call),
+            Question::Call(call) => self.call(call),
             Question::Job(job) => self.compute(job),
         }
     }
 
-    /// Posts JSON and forgets about it.
+    /// Makes a call and forgets about it.
     fn send(&self, call: Call);
 }
 
@@ -34,7 +34,7 @@ pub trait Calls: Send + Sync {
 pub struct NoCalls;
 
 impl Calls for NoCalls {
-    fn post(&self, call: Call) -> Answer<'_> {
+    fn call(&self, call: Call) -> Answer<'_> {
         Box::pin(std::future::ready(Err(format!("{}: no calls are made here", call.url))))
     }
 

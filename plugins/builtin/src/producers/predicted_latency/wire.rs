@@ -1,9 +1,10 @@
 //! What is said to the prediction and training services, and what they answer.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use epp_plugin_api::Call;
 use serde::{Deserialize, Serialize};
-
-use std::time::Duration;
 
 /// What is told of one endpoint as it stands before the pick.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -61,6 +62,11 @@ pub fn ask(base: &str, requests: &[Features], timeout: Duration) -> Option<Call>
     Some(post(format!("{base}/predict/bulk/strict"), body, timeout))
 }
 
+/// Asks the service at `base` how it is.
+pub fn ask_status(base: &str, timeout: Duration) -> Call {
+    Call { url: format!("{base}/status"), headers: Vec::new(), body: Bytes::new(), timeout }
+}
+
 /// Tells the service at `base` what came of requests.
 pub fn teach(base: &str, entries: &[Sample], timeout: Duration) -> Option<Call> {
     let body = serde_json::to_vec(&Lesson { entries }).ok()?;
@@ -71,16 +77,17 @@ fn post(url: String, body: Vec<u8>, timeout: Duration) -> Call {
     Call { url, headers: Vec::new(), body: body.into(), timeout }
 }
 
-/// Reads the predictions for so many endpoints.
+/// Reads the predictions for so many endpoints; what is more is left out.
 ///
 /// # Errors
 /// If there are fewer, or one is no time.
 pub fn answered(body: &[u8], wanted: usize) -> Result<Vec<Prediction>, String> {
-    let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("expected predictions, found {e}"))?;
+    let mut answer: Answer = serde_json::from_slice(body).map_err(|e| format!("expected predictions, found {e}"))?;
     let n = answer.predictions.len();
     if n < wanted {
         return Err(format!("expected {wanted} predictions, found {n}"));
     }
+    answer.predictions.truncate(wanted);
     if answer.predictions.iter().any(|p| !p.ttft_ms.is_finite() || !p.tpot_ms.is_finite()) {
         return Err("expected times in milliseconds, found something else".into());
     }
@@ -95,6 +102,7 @@ mod tests {
     fn a_short_answer_is_none() {
         let one = br#"{"predictions":[{"ttft_ms":1.5,"tpot_ms":2,"model_type":"x"}],"total_requests":1}"#;
         assert_eq!(answered(one, 1), Ok(vec![Prediction { ttft_ms: 1.5, tpot_ms: 2.0 }]));
+        assert_eq!(answered(one, 0), Ok(vec![]));
         assert_eq!(answered(one, 2), Err("expected 2 predictions, found 1".into()));
         assert!(answered(b"no", 0).is_err());
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, InferenceRequest, Piece, Producer, Question,
-    Remote, RequestKey,
+    Answers, Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, InferenceRequest, Piece, Producer,
+    Question, Remote, RequestKey,
 };
 
 use super::cache::{Key, Prompts};
@@ -113,13 +113,14 @@ impl Producer for Asking {
 }
 
 impl Remote for Asking {
-    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, _among: &Candidates) -> Option<Question> {
-        let (_key, asked) = columns.read_request(self.pending)?.0.as_ref()?;
-        Some(match &self.whom {
+    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, _among: &Candidates) -> Vec<Question> {
+        let pending = columns.read_request(self.pending).and_then(|pending| pending.0.as_ref());
+        let Some((_key, asked)) = pending else { return Vec::new() };
+        vec![match &self.whom {
             Whom::Engine(engine) => Question::Call(engine.call(asked, &cx.request.headers)),
             #[cfg(feature = "tokenizers")]
             Whom::Local(model) => Question::Job(model.job(*_key, asked)),
-        })
+        }]
     }
 
     fn answered(
@@ -127,10 +128,11 @@ impl Remote for Asking {
         _cx: &Cycle<'_>,
         columns: &mut Columns,
         _among: &Candidates,
-        answer: Result<&[u8], String>,
+        answers: Answers<'_>,
     ) -> Result<(), String> {
         let Some((key, asked)) = columns.write_request(self.pending).0.take() else { return Ok(()) };
-        let answer = answer?;
+        let [answer] = answers.bodies else { return Err("expected one answer, found another number".into()) };
+        let answer = answer.clone()?;
         // Of requests that waited for the same answer, the first has read it.
         let rendered = match self.known.find(key) {
             Some(known) => known,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use epp_plugin_api::{Api, Candidates, Headers, InferenceRequest, ParseError, Parser, Question, Remote};
+use epp_plugin_api::{Answers, Api, Candidates, Headers, InferenceRequest, ParseError, Parser, Question, Remote};
 use serde_json::{Value, json};
 
 use crate::parsers::anthropic::Anthropic;
@@ -117,19 +117,20 @@ impl Asker {
         let cx = cycle(&board, request);
         self.columns.reset(0);
         self.producer.produce(&cx, &mut self.columns)?;
-        Ok(match self.remote.ask(&cx, &self.columns, &Candidates::all(0)) {
-            None => None,
-            Some(Question::Call(call)) => {
+        Ok(match &self.remote.ask(&cx, &self.columns, &Candidates::all(0))[..] {
+            [] => None,
+            [Question::Call(call)] => {
                 let path = call.url.strip_prefix("http://h:1").unwrap().to_owned();
                 Some((path, serde_json::from_slice(&call.body).unwrap(), call.timeout))
             }
-            Some(Question::Job(job)) => panic!("expected a call, found {job:?}"),
+            others => panic!("expected a call, found {others:?}"),
         })
     }
 
     fn hears(&mut self, request: &InferenceRequest, answer: Result<&[u8], String>) -> Result<(), String> {
         let board = snapshot(1, []);
-        self.remote.answered(&cycle(&board, request), &mut self.columns, &Candidates::all(0), answer)
+        let answers = Answers { bodies: &[answer], took: Duration::ZERO };
+        self.remote.answered(&cycle(&board, request), &mut self.columns, &Candidates::all(0), answers)
     }
 
     /// The tokens of each prompt, as later producers read them.
@@ -185,7 +186,8 @@ fn the_trace_of_the_request_goes_on_in_the_call() {
     let (board, mut columns) = (snapshot(1, []), Columns::default());
     let cx = cycle(&board, &request);
     asker.producer.produce(&cx, &mut columns).unwrap();
-    let Some(Question::Call(call)) = asker.remote.ask(&cx, &columns, &Candidates::all(0)) else { panic!("no call") };
+    let asked = asker.remote.ask(&cx, &columns, &Candidates::all(0));
+    let [Question::Call(call)] = &asked[..] else { panic!("expected a call, found {asked:?}") };
     assert_eq!(call.headers, [("traceparent", "00-1-2-01".to_owned())]);
 }
 
