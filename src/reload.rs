@@ -48,6 +48,8 @@ pub struct Reloader {
     pub sched_metrics: Arc<SchedMetrics>,
     pub generations: Generations,
     pub last_error: LastError,
+    /// Is called with each plan that has come into force.
+    pub swapped: Box<dyn Fn(&Plan) + Send + Sync>,
 }
 
 impl Reloader {
@@ -87,7 +89,9 @@ impl Reloader {
         let kept = plan.plugins.iter().filter(|plugin| plugin.taken_over).count();
         let new = plan.plugins.len() - kept;
         let number = current.number + 1;
-        self.generations.store(Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub)));
+        let next = Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub));
+        self.generations.store(next.clone());
+        (self.swapped)(&next.plan);
         tracing::info!(generation = number, kept, new, "config reloaded");
         Ok(())
     }
@@ -103,9 +107,11 @@ fn needs_a_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
     let sources = |plan: &Plan| {
         let read = |at: &usize| plan.plugins[*at].instance.extractor.clone();
         let source = |s: &SourcePlan| {
-            (plan.plugins[s.source].instance.source.clone(), s.extractors.iter().map(read).collect::<Vec<_>>())
+            // The others give no pages, and what they tell is taken up at once.
+            let asked = plan.plugins[s.source].instance.source.clone()?;
+            Some((asked, s.extractors.iter().map(read).collect::<Vec<_>>()))
         };
-        plan.sources.iter().map(source).collect::<Vec<_>>()
+        plan.sources.iter().filter_map(source).collect::<Vec<_>>()
     };
     if sources(old) != sources(new) {
         parts.push("dataLayer.sources");

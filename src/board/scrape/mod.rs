@@ -7,7 +7,7 @@
 pub mod client;
 pub mod metrics;
 pub mod schedule;
-mod standing;
+pub mod standing;
 pub mod target;
 #[cfg(test)]
 mod tests;
