@@ -329,7 +329,10 @@ fn kv_page(kv: Arc<ArcSwapOption<Kv>>) -> Arc<dyn Fn() -> serde_json::Value + Se
 }
 
 /// The states of the plugins of which `shown` is true.
-fn plugins_page(generations: Generations, shown: fn(&Planned) -> bool) -> Arc<dyn Fn() -> Vec<PluginState> + Send + Sync> {
+fn plugins_page(
+    generations: Generations,
+    shown: fn(&Planned) -> bool,
+) -> Arc<dyn Fn() -> Vec<PluginState> + Send + Sync> {
     Arc::new(move || {
         let plugins = &generations.load().plan.plugins;
         let state = |p: &Planned| PluginState {

@@ -124,12 +124,7 @@ impl Kv {
         Self::with(Box::new(Tcp), snapshots, tasks, metrics)
     }
 
-    fn with(
-        dial: Box<dyn Dial>,
-        snapshots: Arc<ArcSwap<Snapshot>>,
-        tasks: Tasks,
-        metrics: &MetricHub,
-    ) -> Arc<Self> {
+    fn with(dial: Box<dyn Dial>, snapshots: Arc<ArcSwap<Snapshot>>, tasks: Tasks, metrics: &MetricHub) -> Arc<Self> {
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let shared = Shared {
             dial,

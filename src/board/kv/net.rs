@@ -163,7 +163,9 @@ mod tests {
             let host = host.map(|host| host.parse().unwrap());
             assert_eq!(BindAddress::parse(text).unwrap(), BindAddress { host, port }, "{text}");
         }
-        for text in ["", "tcp://", "*:5557", "tcp://*", "tcp://*:*", "tcp://*:65536", "tcp://::1:5", "ipc:///x", "tcp://a:1"] {
+        for text in
+            ["", "tcp://", "*:5557", "tcp://*", "tcp://*:*", "tcp://*:65536", "tcp://::1:5", "ipc:///x", "tcp://a:1"]
+        {
             let line = BindAddress::parse(text).unwrap_err().to_string();
             assert_eq!(line, format!("expected an address to bind such as tcp://*:5557, found {text:?}"));
         }

@@ -21,7 +21,10 @@ pub enum Step {
     /// Messages before it are missing and cannot be asked for now.
     Drop,
     /// Messages before it are to be asked for; then [`Replayed::follows`] says whether it is applied.
-    Replay { from: u64, restarted: bool },
+    Replay {
+        from: u64,
+        restarted: bool,
+    },
 }
 
 /// Numbers where nothing can be asked for again: gaps are taken as they are.

@@ -71,7 +71,10 @@ impl Socket {
 pub enum Heard {
     Message(Message),
     /// A message above the limits, which was dropped.
-    TooLarge { bytes: u64, frames: u64 },
+    TooLarge {
+        bytes: u64,
+        frames: u64,
+    },
 }
 
 /// A connection whose handshake is done.

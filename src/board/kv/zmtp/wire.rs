@@ -423,7 +423,10 @@ mod tests {
         let tail = [&[1][..], &message(&[b"next"])].concat();
         let mut rest = &tail[..];
         assert_eq!(decoder.feed(&mut rest), Ok(Some(Item::TooLarge { bytes: announced, frames: 1 })));
-        assert_eq!(decoder.feed(&mut rest).map(|item| item.map(|item| frames(&item))), Ok(Some(vec![b"next".to_vec()])));
+        assert_eq!(
+            decoder.feed(&mut rest).map(|item| item.map(|item| frames(&item))),
+            Ok(Some(vec![b"next".to_vec()]))
+        );
     }
 
     #[test]
