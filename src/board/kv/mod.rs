@@ -7,7 +7,7 @@
 //! A connection that is lost is tried again after 100 ms, then after longer pauses up to 5 s. (llm-d waits 5 s each time,
 //! and so misses all that an engine says in the first seconds after it is back.)
 //!
-//! An endpoint without traffic costs about 3 KB and one open file; a second file while a replay runs. There is no queue
+//! An endpoint without traffic costs about 5 KB and one open file; a second file while a replay runs. There is no queue
 //! here: what is not taken in yet waits in the socket, and an engine drops what does not fit its own queue, which a gap in
 //! the numbers then tells.
 
