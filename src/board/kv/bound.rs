@@ -178,12 +178,13 @@ impl Publisher {
     }
 
     fn step(&mut self, line: &Arc<Line>, seq: u64) -> Step {
-        let begin = || {
+        // An endpoint that has moved is heard by another line.
+        if self.speaks.get(&line.id).is_none_or(|(known, _)| !Arc::ptr_eq(known, line)) {
             line.stands(Standing::Connected);
-            (line.clone(), line.speakers.lock().come())
-        };
-        let (_, numbers) = self.speaks.entry(line.id).or_insert_with(begin);
-        numbers.on_live(seq)
+            let numbers = line.speakers.lock().come();
+            self.speaks.insert(line.id, (line.clone(), numbers));
+        }
+        self.speaks.get_mut(&line.id).map_or(Step::Apply, |(_, numbers)| numbers.on_live(seq))
     }
 
     fn unknown(&mut self, topic: &[u8]) {

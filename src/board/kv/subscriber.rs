@@ -18,6 +18,9 @@ use super::zmtp::wire::Message;
 /// An endpoint that was not heard for so long is named in the log: engines take time to start.
 const WORTH_A_WARNING: Duration = Duration::from_secs(30);
 
+/// A topic holds an address and the name of a model; the last one is kept, so it may not be of any length.
+const LONGEST_TOPIC: usize = 4 << 10;
+
 /// Hears one endpoint.
 pub struct Subscriber {
     line: Arc<Line>,
@@ -196,12 +199,15 @@ impl Subscriber {
 /// Topic and number of a message.
 ///
 /// # Errors
-/// If it does not have exactly three frames, or its number is too short.
+/// If it does not have exactly three frames, its topic is too long, or its number too short.
 pub fn shape(message: &Message) -> Result<(&[u8], u64), String> {
     let frames: Vec<&[u8]> = message.frames().collect();
     let [topic, number, _] = frames[..] else {
         return Err(format!("expected a message of 3 frames, found {}", frames.len()));
     };
+    if topic.len() > LONGEST_TOPIC {
+        return Err(format!("expected a topic of at most {LONGEST_TOPIC} bytes, found {}", topic.len()));
+    }
     let Some(seq) = sequence(number) else {
         return Err(format!("expected a sequence of at least 8 bytes, found {}", number.len()));
     };

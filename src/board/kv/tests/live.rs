@@ -24,20 +24,21 @@ async fn messages_come_in_order_and_others_are_left_out() {
     engine.raw(&[b"kv@pod@m", &seq, b"x", b"y"]).await;
     engine.raw(&[b"kv@pod@m", &seq, b"1", b"2", b"3", b"4"]).await;
     engine.raw(&[b"kv@pod@m", &seq[..7], b"x"]).await;
+    engine.raw(&[&[&b"kv@"[..], &[b'x'; 5000]].concat(), &seq, b"x"]).await;
     engine.raw(&[b"other@pod@m", &seq, b"x"]).await;
     engine.raw(&[b"kv@\xff@m", &[&seq[..], b"more"].concat(), b"second"]).await;
     engine.send(8, "").await;
     rig.is_told(&["a first", "a kv@\u{fffd}@m second", "a "]).await;
     let report = serde_json::to_value(rig.kv.report()).unwrap();
     let line = &report[0]["endpoints"][0];
-    assert_eq!((line["messages"].as_u64(), line["errors"].as_u64()), (Some(3), Some(5)));
+    assert_eq!((line["messages"].as_u64(), line["errors"].as_u64()), (Some(3), Some(6)));
     assert_eq!((line["last_sequence"].as_u64(), line["state"].as_str()), (Some(8), Some("connected")));
     assert_eq!(line["address"], "tcp://10.0.0.1:5557");
     assert_eq!(
         rig.metric("llm_d_epp_kv_cache_events_messages_received_total"),
         ["{pod_identifier=\"10.0.0.1:8000\"} 3"]
     );
-    let errors = "{pod_identifier=\"10.0.0.1:8000\",operation=\"message\"} 5";
+    let errors = "{pod_identifier=\"10.0.0.1:8000\",operation=\"message\"} 6";
     assert_eq!(rig.metric("llm_d_epp_kv_cache_events_zmq_errors_total"), [errors]);
     assert_eq!(rig.metric("llm_d_epp_kv_cache_events_active_subscribers"), [" 1"]);
 }
