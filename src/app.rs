@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::admin::{self, ConfigState, PluginState};
 use crate::board::asking::Asking;
+use crate::board::kv::{Kv, Wanted};
 use crate::board::scrape::{ScrapeSettings, Scraper, SourceSettings};
 use crate::board::{self, Board};
 use crate::calls::HttpCalls;
@@ -95,13 +96,16 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let decisions = Arc::new(Decisions::default());
     let (ready, is_ready) = watch::channel(false);
     let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
+    let kv_cell = Arc::new(ArcSwapOption::<Kv>::empty());
     let pages = admin::Sources {
         metrics: hub.clone(),
         ready: is_ready,
         endpoints: endpoints_page(board_cell.clone()),
         decisions: decisions_page(decisions.clone()),
         config: config_page(generations.clone(), last_error.clone()),
-        plugins: plugins_page(generations.clone()),
+        plugins: plugins_page(generations.clone(), |_| true),
+        kv: kv_page(kv_cell.clone()),
+        kv_producers: plugins_page(generations.clone(), |p| p.instance.kv.is_some()),
         pprof: settings.pprof,
     };
     let admin_listener = listen(settings.metrics_port)?;
@@ -121,9 +125,16 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let asking = Box::new(Asking { scraper: scraper.clone(), tasks: tasks.clone() });
     let board_settings = board_settings(&settings, &generations.load().plan, discovery);
     let board = Board::open(board_settings, asking, &tasks, &hub).await?;
-    let forgetting = generations.clone();
-    board.on_gone(Box::new(move |id| forgetting.load().pipeline.forget(id)));
+    let kv = Kv::new(board.snapshots(), tasks.clone(), &hub);
+    let (forgetting, cutting) = (generations.clone(), kv.clone());
+    board.on_gone(Box::new(move |id| {
+        // In this order: nothing may come of an endpoint that is forgotten.
+        cutting.gone(id);
+        forgetting.load().pipeline.forget(id);
+    }));
     board_cell.store(Some(board.clone()));
+    kv.start(wanted_kv(&generations.load().plan), board.changes())?;
+    kv_cell.store(Some(kv.clone()));
 
     if let Some(path) = settings.config_file.clone() {
         let (settings, registered) = (settings.clone(), hub.clone());
@@ -137,6 +148,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
             sched_metrics,
             generations: generations.clone(),
             last_error,
+            swapped: Box::new(move |plan| kv.change(wanted_kv(plan))),
         };
         reloader.follow(path, text, &tasks);
     }
@@ -302,7 +314,29 @@ fn config_page(generations: Generations, last_error: LastError) -> Arc<dyn Fn() 
     })
 }
 
-fn plugins_page(generations: Generations) -> Arc<dyn Fn() -> Vec<PluginState> + Send + Sync> {
+/// What plugins want to hear of KV caches. They connect to endpoints only if the config tells them of endpoints.
+fn wanted_kv(plan: &Plan) -> Vec<Wanted> {
+    let wanted = |(at, plugin): (usize, &Planned)| {
+        let mut subscription = plugin.instance.kv.clone()?;
+        subscription.connect = subscription.connect.filter(|_| plan.hears_of_endpoints(at));
+        let any = subscription.connect.is_some() || subscription.bind.is_some();
+        any.then(|| Wanted { plugin: plugin.name.clone(), subscription })
+    };
+    plan.plugins.iter().enumerate().filter_map(wanted).collect()
+}
+
+fn kv_page(kv: Arc<ArcSwapOption<Kv>>) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {
+    Arc::new(move || match kv.load().as_ref() {
+        Some(kv) => serde_json::to_value(kv.report()).unwrap_or_default(),
+        None => serde_json::Value::Null,
+    })
+}
+
+/// The states of the plugins of which `shown` is true.
+fn plugins_page(
+    generations: Generations,
+    shown: fn(&Planned) -> bool,
+) -> Arc<dyn Fn() -> Vec<PluginState> + Send + Sync> {
     Arc::new(move || {
         let plugins = &generations.load().plan.plugins;
         let state = |p: &Planned| PluginState {
@@ -310,7 +344,7 @@ fn plugins_page(generations: Generations) -> Arc<dyn Fn() -> Vec<PluginState> + 
             plugin_type: p.kind.reported,
             state: p.instance.state.clone(),
         };
-        plugins.iter().map(state).collect()
+        plugins.iter().filter(|p| shown(p)).map(state).collect()
     })
 }
 

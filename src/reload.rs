@@ -57,6 +57,8 @@ pub struct Reloader {
     pub sched_metrics: Arc<SchedMetrics>,
     pub generations: Generations,
     pub last_error: LastError,
+    /// Is called with each plan that has come into force.
+    pub swapped: Box<dyn Fn(&Plan) + Send + Sync>,
 }
 
 impl Reloader {
@@ -102,7 +104,9 @@ impl Reloader {
         let kept = plan.plugins.iter().filter(|plugin| plugin.taken_over).count();
         let new = plan.plugins.len() - kept;
         let number = current.number + 1;
-        self.generations.store(Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub)));
+        let next = Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub));
+        self.generations.store(next.clone());
+        (self.swapped)(&next.plan);
         tracing::info!(generation = number, kept, new, "config reloaded");
         Ok(())
     }

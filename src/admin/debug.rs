@@ -124,6 +124,26 @@ fn told(plugin: &PluginState) -> Result<Box<RawValue>, String> {
     }
 }
 
+/// What engines publish of their KV caches: who is heard, and what plugins made of it.
+#[derive(Serialize)]
+struct KvPage {
+    subscribers: serde_json::Value,
+    /// The state of each plugin that hears it, or why there is none.
+    producers: BTreeMap<String, Box<RawValue>>,
+}
+
+pub(super) async fn kv(State(shared): State<Arc<Shared>>) -> Result<Response, Response> {
+    let page = take_turn(shared, |sources| {
+        let state = |plugin: PluginState| {
+            let why = |message: String| serde_json::value::to_raw_value(&message).unwrap_or_default();
+            let state = told(&plugin).unwrap_or_else(why);
+            (plugin.name, state)
+        };
+        KvPage { subscribers: (sources.kv)(), producers: (sources.kv_producers)().into_iter().map(state).collect() }
+    });
+    Ok(Json(page.await?).into_response())
+}
+
 /// Refuses what would be more than reading.
 pub(super) async fn only_get() -> impl IntoResponse {
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET")], "only GET is allowed\n")

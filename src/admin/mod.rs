@@ -35,6 +35,10 @@ pub struct Sources {
     pub config: Arc<dyn Fn() -> ConfigState + Send + Sync>,
     /// Every plugin instance of the current generation.
     pub plugins: Arc<dyn Fn() -> Vec<PluginState> + Send + Sync>,
+    /// How it stands with what engines publish of their KV caches, one entry a subscription.
+    pub kv: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
+    /// Every plugin instance that wants to hear it.
+    pub kv_producers: Arc<dyn Fn() -> Vec<PluginState> + Send + Sync>,
     /// Whether `/debug/pprof/` is there.
     pub pprof: bool,
 }
@@ -54,6 +58,7 @@ pub fn router(sources: Sources) -> Router {
         .route("/debug/endpoints", get(debug::endpoints))
         .route("/debug/decisions", get(debug::decisions))
         .route("/debug/config", get(debug::config))
+        .route("/debug/kv", get(debug::kv))
         .route("/debug/plugins/state", get(debug::plugins).head(debug::only_get).fallback(debug::only_get));
     if sources.pprof {
         router = router.route("/debug/pprof/", get(debug::pprof));
@@ -141,6 +146,11 @@ mod tests {
                     .map(|(name, state)| PluginState { name: name.into(), plugin_type: "some-type", state })
                     .into()
             }),
+            kv: Arc::new(|| serde_json::json!([{"plugin": "told"}])),
+            kv_producers: Arc::new(|| {
+                let state = Arc::new(|| r#"{"blocks":2}"#.to_owned()) as Arc<dyn Fn() -> String + Send + Sync>;
+                vec![PluginState { name: "told".into(), plugin_type: "some-type", state: Some(state) }]
+            }),
             pprof,
         }
     }
@@ -219,6 +229,12 @@ mod tests {
         let answer = get("/debug/endpoints").await;
         assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
         assert_eq!(answer.body, r#"[{"name":"e1"}]"#);
+    }
+
+    #[tokio::test]
+    async fn the_page_of_kv_events_shows_subscriptions_and_what_came_of_them() {
+        let answer = get("/debug/kv").await;
+        assert_eq!(answer.body, r#"{"subscribers":[{"plugin":"told"}],"producers":{"told":{"blocks":2}}}"#);
     }
 
     #[tokio::test]

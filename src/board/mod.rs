@@ -4,6 +4,7 @@ pub mod asking;
 pub mod discovery;
 pub mod exposition;
 mod gauges;
+pub mod kv;
 mod membership;
 mod publisher;
 pub mod reading;

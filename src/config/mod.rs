@@ -26,7 +26,8 @@ use self::document::{Document, SourceEntry};
 use self::instances::Instances;
 pub use self::mistake::Mistake;
 use self::mistake::Sink;
-use self::plan::{Notice, Plan, SourcePlan};
+use self::plan::{NOTIFICATION_SOURCE, Notice, Origin, Plan, SourcePlan};
+use self::section::Reference;
 use crate::yaml::{self, Duplicates};
 
 /// What a config is checked against, and what its plugins are built with.
@@ -90,7 +91,6 @@ fn check(root: &Node, env: &Environment<'_>, sink: &Sink) -> Option<Plan> {
     if !sink.is_empty() {
         return None;
     }
-    notices.sort_by_key(|notice| (notice.place.is_none(), notice.place));
     let mut plan = Plan {
         plugins: instances.into_planned()?,
         profiles,
@@ -106,6 +106,8 @@ fn check(root: &Node, env: &Environment<'_>, sink: &Sink) -> Option<Plan> {
         notices,
         effective: String::new(),
     };
+    check_kv(&mut plan);
+    plan.notices.sort_by_key(|notice| (notice.place.is_none(), notice.place));
     plan.effective = effective::write(&plan, &document);
     Some(plan)
 }
@@ -122,10 +124,7 @@ fn sources(document: &Document, instances: &Instances<'_>, sink: &Sink) -> Vec<S
     }
     let mut plans = Vec::new();
     for source in &document.sources {
-        // What a source says may also be read by a producer.
-        let roles = [Kind::Extractor, Kind::Producer];
-        let extractors =
-            source.extractors.iter().filter_map(|extractor| instances.of_role(extractor, &roles)).collect();
+        let extractors = source.extractors.iter().filter_map(|extractor| reader(extractor, instances)).collect();
         if let Some(at) = instances.of_role(&source.plugin, &[Kind::Source]) {
             if plans.iter().any(|plan: &SourcePlan| plan.source == at) {
                 let message = format!("expected each data source once, found {} again", instances.at(at).label());
@@ -136,6 +135,34 @@ fn sources(document: &Document, instances: &Instances<'_>, sink: &Sink) -> Vec<S
         }
     }
     plans
+}
+
+/// The place of what reads a source: an extractor, a producer, or whoever wants to hear of KV caches.
+fn reader(reference: &Reference, instances: &Instances<'_>) -> Option<usize> {
+    let found = instances.find(&reference.value);
+    let hears = |at: &usize| instances.at(*at).instance().is_some_and(|instance| instance.kv.is_some());
+    found.filter(hears).or_else(|| instances.of_role(reference, &[Kind::Extractor, Kind::Producer]))
+}
+
+/// Warns of plugins that are to connect to endpoints for KV events and are told of none.
+fn check_kv(plan: &mut Plan) {
+    for (at, plugin) in plan.plugins.iter().enumerate() {
+        let connects = plugin.instance.kv.as_ref().is_some_and(|kv| kv.connect.is_some());
+        if !connects || plan.hears_of_endpoints(at) {
+            continue;
+        }
+        let place = match plugin.origin {
+            Origin::File(place) => Some(place),
+            Origin::Default | Origin::Created { .. } => None,
+        };
+        let message = format!(
+            "plugin {name:?} hears no KV events: the config does not connect it to endpoints; add \
+             `- type: {NOTIFICATION_SOURCE}` to plugins, and to dataLayer \
+             `sources: [{{pluginRef: {NOTIFICATION_SOURCE}, extractors: [{{pluginRef: {name}}}]}}]`",
+            name = plugin.name
+        );
+        plan.notices.push(Notice { warning: true, place, message });
+    }
 }
 
 /// Each type of extractor may read a source once, and must be able to read what the source gives.

@@ -7,6 +7,9 @@ use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
 
 use super::mistake::Mistake;
 
+/// The source of endpoints that come and go. Its extractors hear what each endpoint publishes of its KV cache.
+pub const NOTIFICATION_SOURCE: &str = "endpoint-notification-source";
+
 /// A config that can run. Places in lists are indices into `plugins`.
 #[derive(Debug)]
 pub struct Plan {
@@ -33,6 +36,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether the instance at this place is told of endpoints that come and go: it is an extractor of the source of these.
+    pub fn hears_of_endpoints(&self, at: usize) -> bool {
+        let tells = |source: &SourcePlan| self.plugins[source.source].kind.name == NOTIFICATION_SOURCE;
+        self.sources.iter().any(|source| tells(source) && source.extractors.contains(&at))
+    }
+
     /// The place of the discovery plugin.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use epp_plugin_api::{
-    Adapters, Call, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Parsed,
+    Adapters, Call, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Job, Ledger, MetricHub, Observed, Parsed,
     Piece, Slots, Snapshot, SnapshotRow,
 };
 use futures_util::FutureExt;

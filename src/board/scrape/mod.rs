@@ -10,7 +10,7 @@
 pub mod client;
 pub mod metrics;
 pub mod schedule;
-mod standing;
+pub mod standing;
 mod state;
 pub mod target;
 #[cfg(test)]

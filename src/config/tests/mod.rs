@@ -258,6 +258,46 @@ fn optional_data_without_a_producer_is_noticed() {
     );
 }
 
+const NOTIFIER: &str = "{type: endpoint-notification-source}";
+const LISTENER: &str = "{type: listening-scorer}";
+
+#[test]
+fn a_listener_hears_endpoints_only_as_an_extractor_of_their_source() {
+    let wired = "sources: [{pluginRef: endpoint-notification-source, extractors: [{pluginRef: listening-scorer}]}], ";
+    let hears = |plan: &Plan| {
+        let at = plan.plugins.iter().position(|p| p.name == "listening-scorer");
+        at.is_some_and(|at| plan.hears_of_endpoints(at))
+    };
+    let text = doc(&[NOTIFIER, LISTENER], wired, "");
+    assert!(hears(&plan(&text)));
+    assert_eq!(notices(&text), [""; 0]);
+    let alone = doc(&[LISTENER], "", "");
+    assert!(!hears(&plan(&alone)));
+    assert_eq!(
+        notices(&alone),
+        ["warning plugin \"listening-scorer\" hears no KV events: the config does not connect it to endpoints; add \
+          `- type: endpoint-notification-source` to plugins, and to dataLayer \
+          `sources: [{pluginRef: endpoint-notification-source, extractors: [{pluginRef: listening-scorer}]}]`"]
+    );
+    // Engines that connect by themselves need no source of endpoints.
+    let bound = "{type: listening-scorer, parameters: {bind: \"tcp://*:5557\"}}";
+    assert_eq!(notices(&doc(&[bound], "", "")), [""; 0]);
+}
+
+#[test]
+fn a_listener_reads_no_pages() {
+    let wrong = "sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: listening-scorer}]}], ";
+    let got = loaded(&doc(&["{type: metrics-data-source}", LISTENER], wrong, "")).map(drop).unwrap_err();
+    let got: Vec<String> = got.iter().map(ToString::to_string).collect();
+    assert_eq!(got.len(), 1, "{got:?}");
+    assert!(
+        got[0].ends_with(
+            "expected an extractor for what plugin \"metrics-data-source\" gives, found plugin \"listening-scorer\""
+        ),
+        "{got:?}"
+    );
+}
+
 #[test]
 fn an_unchanged_plugin_is_taken_over() {
     let first = plan(&doc(&["{type: queue-scorer}", "{type: load-aware-scorer, parameters: {threshold: 1}}"], "", ""));

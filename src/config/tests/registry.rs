@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, Decision, DiscoverySpec, EndpointIdx, Extraction,
-    ExtractorSpec, Filter, HandlerError, Headers, Instance, Kind, Next, ParseError, Parsed, Parser, Payload, Picker,
-    PluginType, Producer, ProfileHandler, ResponseKind, ResponseParser, Runs, Saturation, Scorer, Snapshot, SourceSpec,
-    Stability,
+    Attribute, BuildContext, BuildError, Candidates, Columns, Cycle, Decision, DiscoverySpec, EndpointId, EndpointIdx,
+    Extraction, ExtractorSpec, Filter, HandlerError, Headers, Instance, Kind, KvPorts, KvSink, KvSubscription, Next,
+    ParseError, Parsed, Parser, Payload, Picker, PluginType, Producer, ProfileHandler, ResponseKind, ResponseParser,
+    Runs, Saturation, Scorer, Snapshot, SourceSpec, Stability,
 };
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -98,6 +98,13 @@ pub const REGISTRY: &[&PluginType] = &[
         Ok(scorer())
     }),
     &beta("metrics-data-source", &[Kind::Source], |_| Ok(Instance { source: Some(page()), ..Instance::default() })),
+    &beta("endpoint-notification-source", &[Kind::Source], |_| Ok(Instance::default())),
+    &beta("listening-scorer", &[Kind::Scorer], |cx| {
+        let bind = cx.config::<Listening>()?.bind;
+        let connect = bind.is_none().then_some(KvPorts { events: 5557, replay: None });
+        let subscription = KvSubscription { topic: "kv@".into(), bind, connect, sink: Arc::new(Fake) };
+        Ok(Instance { kv: Some(subscription), ..scorer() })
+    }),
     &beta("core-metrics-extractor", &[Kind::Extractor], |cx| {
         cx.writes_metric("WaitingQueueSize");
         cx.writes_metric("KVCacheUsagePercent");
@@ -173,6 +180,12 @@ struct Discovery {
     watch_file: bool,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Listening {
+    bind: Option<String>,
+}
+
 macro_rules! attributes {
     ($($type:ident $name:literal $producer:literal;)*) => {$(
         #[derive(Clone, Default)]
@@ -241,6 +254,11 @@ impl Picker for Fake {
 }
 
 impl Producer for Fake {}
+
+impl KvSink for Fake {
+    fn message(&self, _: EndpointId, _: &[u8], _: &[u8]) {}
+    fn lost(&self, _: EndpointId) {}
+}
 
 impl Saturation for Fake {
     fn saturation(&self, _: &Snapshot, _: &Candidates, _: Instant) -> f64 {

@@ -1,10 +1,14 @@
-//! `endpoint-notification-source`: accepted so that configs that list it load; does nothing.
+//! `endpoint-notification-source`: tells its extractors of endpoints that come and go, so that they connect to them.
 //!
-//! Plugins are told of endpoints that come and go without it.
+//! Only plugins that hear what engines publish of their KV caches need it: an extractor of this source connects to the
+//! publisher of every endpoint. Without it such a plugin hears nobody, unless engines connect to a socket of its own.
+//! Everything else learns of endpoints that come and go by itself.
 //!
 //! ```yaml
 //! - type: endpoint-notification-source
 //! ```
+//!
+//! In `dataLayer`: `sources: [{pluginRef: endpoint-notification-source, extractors: [{pluginRef: NAME}]}]`.
 
 use epp_plugin_api::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
 
@@ -15,7 +19,7 @@ pub static TYPE: PluginType = PluginType {
     stability: Stability::Beta,
     replaced_by: None,
     reported: "endpoint-notification-source",
-    summary: "Does nothing: plugins are told of endpoints that come and go without it.",
+    summary: "Has its extractors connect to endpoints that come and go, to hear of their KV caches.",
     schema: None,
     build,
 };
