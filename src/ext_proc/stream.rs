@@ -90,9 +90,8 @@ async fn pick(
     now: Instant,
 ) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
     generation.pipeline.read(request);
-    let snapshot = cx.snapshots.load_full();
     let inputs = Inputs {
-        snapshot: &snapshot,
+        board: &|| cx.snapshots.load_full(),
         request,
         subset,
         ledger: &cx.ledger,
@@ -102,6 +101,14 @@ async fn pick(
         decisions: &cx.decisions,
     };
     generation.pipeline.run(inputs, &*cx.calls).await
+}
+
+/// When the client has said all that it had to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEnd {
+    /// Before it had the answers to it: it does not tell how the request ends.
+    BeforeAnswers,
+    AfterAnswers,
 }
 
 /// The state of one stream.
@@ -155,11 +162,13 @@ impl Stream {
     }
 
     /// Envoy has said all that it had to say. Without response bodies that is how the end of a response is seen.
-    pub fn half_closed(&mut self, now: Instant) {
-        if let Phase::Responding(Some(exchange), response) = &mut self.phase
-            && self.response_mode == BodyMode::None
-        {
-            response.finish(exchange, now);
+    pub fn half_closed(&mut self, end: ClientEnd, now: Instant) {
+        match &mut self.phase {
+            Phase::Responding(Some(exchange), response) if self.response_mode == BodyMode::None => {
+                response.finish(exchange, now);
+            }
+            Phase::Routed(exchange) if end == ClientEnd::BeforeAnswers => exchange.each(|held| held.end_unknown()),
+            Phase::Start | Phase::Reading(_) | Phase::Routed(_) | Phase::Responding(..) | Phase::Over => {}
         }
         self.send_open_calls();
     }

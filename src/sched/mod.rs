@@ -4,6 +4,7 @@
 pub mod calls;
 pub mod cycle;
 pub mod failures;
+mod gather;
 pub mod laps;
 pub mod metrics;
 pub mod pipeline;

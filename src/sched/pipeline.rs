@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{Admitter, EndpointId, Hooks, MetricHub, Producer, ProfileHandler, Remote, Saturation, Screener};
+use epp_plugin_api::{
+    Admitter, EndpointId, Gather, Hooks, MetricHub, Producer, ProfileHandler, Remote, Saturation, Screener,
+};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
@@ -38,6 +40,8 @@ pub struct NamedProducer {
     pub producer: Option<Arc<dyn Producer>>,
     /// What is asked of a service for it.
     pub remote: Option<Arc<dyn Remote>>,
+    /// Keeps requests back for it.
+    pub gather: Option<Arc<dyn Gather>>,
     pub produce: Timer,
     pub picked: Timer,
     pub failures: Counter,
@@ -95,6 +99,7 @@ impl Pipeline {
                     name: p.name.clone(),
                     producer: p.instance.producer.clone(),
                     remote: p.instance.remote.clone(),
+                    gather: p.instance.gather.clone(),
                     produce: timer("DataProducer", p),
                     picked: timer("PreRequest", p),
                     failures: failures.of(p.kind.reported, &p.name),

@@ -36,6 +36,9 @@ pub struct DecisionRecord {
     /// Endpoints that there were, and those that might have served the request.
     pub endpoints: usize,
     pub candidates: usize,
+    /// How long it was kept back so that those that belong together could be placed together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gathered_seconds: Option<f64>,
     pub profiles: Vec<ProfileRecord>,
     /// The destination, best first; empty if the request was refused.
     pub picked: Vec<String>,
@@ -118,6 +121,7 @@ impl DecisionRecord {
             seed,
             endpoints: 0,
             candidates: 0,
+            gathered_seconds: None,
             profiles: Vec::new(),
             picked: Vec::new(),
             refused: None,
@@ -228,6 +232,7 @@ mod tests {
                 seed,
                 endpoints: 0,
                 candidates: 0,
+                gathered_seconds: None,
                 profiles: Vec::new(),
                 picked: Vec::new(),
                 refused: None,

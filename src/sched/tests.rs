@@ -1,5 +1,6 @@
 //! What whole configs choose: endpoints and a request in, the choice out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use epp_plugin_api::{
@@ -22,7 +23,7 @@ const ROLE: &str = "llm-d.ai/role";
 /// The pipeline of a config and the endpoints 10.0.0.1:8000, 10.0.0.2:8000 and on.
 struct Bench {
     pipeline: Pipeline,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     ledger: Ledger,
     decisions: Decisions,
 }
@@ -47,7 +48,7 @@ impl Bench {
             SnapshotRow { id: EndpointId::new(i - 1, i), meta: meta.into(), observed }
         });
         let snapshot = Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2));
-        Self { pipeline, snapshot, ledger: Ledger::default(), decisions: Decisions::default() }
+        Self { pipeline, snapshot: snapshot.into(), ledger: Ledger::default(), decisions: Decisions::default() }
     }
 
     /// Endpoints of these roles; an empty one is no label.
@@ -80,7 +81,7 @@ impl Bench {
             received: now,
         };
         let inputs = Inputs {
-            snapshot: &self.snapshot,
+            board: &|| self.snapshot.clone(),
             request: &request,
             subset: None,
             ledger: &self.ledger,

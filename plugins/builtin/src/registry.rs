@@ -64,6 +64,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &pickers::weighted_random::TYPE,
     &producers::approx_prefix::MULTICLUSTER,
     &producers::approx_prefix::TYPE,
+    &producers::burst::TYPE,
     &producers::inflight_load::TYPE,
     &producers::mm_embeddings::TYPE,
     &producers::predicted_latency::TYPE,

@@ -105,7 +105,7 @@ impl<'a> Talk<'a> {
     /// and `t` the same of the response, `-` the end of what Envoy sends. A `$` at the end ends the direction.
     fn say(&mut self, text: &str) -> Vec<String> {
         if text == "-" {
-            self.stream.half_closed(Instant::now());
+            self.stream.half_closed(ClientEnd::AfterAnswers, Instant::now());
         } else {
             let message = ProcessingRequest {
                 request: Some(request(text)),
