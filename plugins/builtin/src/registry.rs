@@ -67,6 +67,7 @@ pub static REGISTRY: &[&PluginType] = &[
     &producers::burst::TYPE,
     &producers::inflight_load::TYPE,
     &producers::mm_embeddings::TYPE,
+    &producers::p2p_source::TYPE,
     &producers::predicted_latency::TYPE,
     &producers::session_id::TYPE,
     &producers::token::ALIAS,
