@@ -23,6 +23,9 @@ pub struct Times {
     pub window: Duration,
     /// A burst is quiet when nobody has arrived for so long.
     pub gap: Duration,
+    /// Groups are placed together, where the order matters, once nobody has arrived for so long, and at the latest after
+    /// twice as long.
+    pub turn: Duration,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,9 @@ enum Stage {
     Alone,
 }
 
+/// Members by group; in the order of arrival.
+type Waiting = HashMap<GroupId, Vec<MemberId>, RandomState>;
+
 /// Everybody in the burst.
 #[derive(Debug)]
 pub struct Crowd {
@@ -52,9 +58,13 @@ pub struct Crowd {
     members: HashMap<MemberId, Member, RandomState>,
     /// In the order of arrival; some may have left.
     arrivals: VecDeque<MemberId>,
-    /// Who has no place yet, by group; in the order of arrival.
-    waiting: HashMap<GroupId, Vec<MemberId>, RandomState>,
+    /// Who has no place yet.
+    waiting: Waiting,
     last_arrival: Option<Instant>,
+    /// Whether it matters which group is placed first.
+    in_order: bool,
+    /// Since when there is a group that has not been placed.
+    formed: Option<Instant>,
     next: MemberId,
 }
 
@@ -64,6 +74,8 @@ impl Crowd {
         Self {
             times,
             most,
+            in_order: rules.by_tokens || rules.least_shared > 0,
+            formed: None,
             plan: Plan::new(rules),
             members: HashMap::default(),
             arrivals: VecDeque::new(),
@@ -73,8 +85,9 @@ impl Crowd {
         }
     }
 
-    /// Takes a member in whose prompt has these keys, of which there must be one at least. With somebody else of its
-    /// group it is placed at once, and so is that one.
+    /// Takes a member in whose prompt has these keys, of which there must be one at least. If its group has a place it
+    /// goes there at once. With one other member, who waits, it makes a group, which is placed soon: at once, unless the
+    /// order matters.
     ///
     /// # Errors
     /// If the crowd is full.
@@ -95,8 +108,13 @@ impl Crowd {
         self.members.insert(id, Member { group, arrived: now, stage: Stage::Waiting(waker), end_unknown: false });
         self.arrivals.push_back(id);
         self.waiting.entry(group).or_default().push(id);
-        if self.plan.is_placed(group) || self.waiting.get(&group).is_some_and(|theirs| theirs.len() > 1) {
+        let twins = self.waiting.get(&group).is_some_and(|theirs| theirs.len() > 1);
+        if self.plan.is_placed(group) || (twins && !self.in_order) {
             self.place_waiting_of(group, replicas);
+        } else if twins {
+            self.formed.get_or_insert(now);
+            // The first one waits no longer for the burst to end.
+            self.waiting[&group].iter().for_each(|other| self.wake(*other));
         }
         Ok(id)
     }
@@ -106,6 +124,12 @@ impl Crowd {
         for id in self.waiting.remove(&group).unwrap_or_default() {
             let place = self.plan.place(group, replicas);
             self.go(id, place);
+        }
+    }
+
+    fn wake(&self, id: MemberId) {
+        if let Some(Member { stage: Stage::Waiting(waker), .. }) = self.members.get(&id) {
+            waker.wake_by_ref();
         }
     }
 
@@ -121,23 +145,38 @@ impl Crowd {
     pub fn wait(&mut self, id: MemberId, now: Instant, replicas: &[Replica<'_>]) -> Option<Instant> {
         let member = self.members.get(&id)?;
         let Stage::Waiting(_) = member.stage else { return None };
-        let longest = member.arrived + self.times.window;
-        let quiet = self.last_arrival.map_or(now, |last| last + self.times.gap);
-        let mut settled: Vec<(MemberId, GroupId)> = if now >= quiet {
+        let (group, longest) = (member.group, member.arrived + self.times.window);
+        let last = self.last_arrival.unwrap_or(now);
+        let quiet = last + self.times.gap;
+        let turn = self.formed.map(|since| (last + self.times.turn).min(since + 2 * self.times.turn));
+        let turn = turn.filter(|_| self.waiting.get(&group).is_some_and(|theirs| theirs.len() > 1));
+        if now >= quiet {
             let all = std::mem::take(&mut self.waiting);
-            all.into_iter().flat_map(|(group, ids)| ids.into_iter().map(move |id| (id, group))).collect()
+            self.settle(all, replicas);
+        } else if turn.is_some_and(|turn| now >= turn) {
+            let groups = self.waiting.extract_if(|_, theirs| theirs.len() > 1).collect();
+            self.settle(groups, replicas);
         } else if now >= longest {
-            let group = member.group;
             self.stop_waiting(id, group);
-            vec![(id, group)]
+            self.settle([(group, vec![id])].into_iter().collect(), replicas);
         } else {
-            return Some(quiet.min(longest));
-        };
-        settled.sort_unstable();
-        let groups: Vec<GroupId> = settled.iter().map(|(_, group)| *group).collect();
-        let places = self.plan.settle(&groups, replicas);
-        settled.into_iter().zip(places).for_each(|((id, _), place)| self.go(id, place));
+            let until = quiet.min(longest);
+            return Some(turn.map_or(until, |turn| turn.min(until)));
+        }
         None
+    }
+
+    /// Sends these on, who wait no more.
+    fn settle(&mut self, who: Waiting, replicas: &[Replica<'_>]) {
+        let mut who: Vec<(MemberId, GroupId)> =
+            who.into_iter().flat_map(|(group, ids)| ids.into_iter().map(move |id| (id, group))).collect();
+        who.sort_unstable();
+        let groups: Vec<GroupId> = who.iter().map(|(_, group)| *group).collect();
+        let places = self.plan.settle(&groups, replicas);
+        who.into_iter().zip(places).for_each(|((id, _), place)| self.go(id, place));
+        if self.waiting.values().all(|theirs| theirs.len() < 2) {
+            self.formed = None;
+        }
     }
 
     fn stop_waiting(&mut self, id: MemberId, group: GroupId) {

@@ -31,7 +31,7 @@ impl Bench {
     fn new(most_per_replica: usize, least_shared: usize, most: usize) -> Self {
         let rules = Rules { most_per_replica, least_shared, by_tokens: false };
         let names = (1..=3).map(|i| EndpointName { namespace: "default".into(), name: format!("pod{i}") }).collect();
-        let crowd = Crowd::new(rules, Times { window: MS(600), gap: MS(30) }, most);
+        let crowd = Crowd::new(rules, Times { window: MS(600), gap: MS(30), turn: MS(6) }, most);
         Self { crowd, names, start: Instant::now(), rings: Arc::default() }
     }
 
@@ -179,6 +179,32 @@ fn single_members_of_a_family_are_placed_once_it_is_quiet() {
     assert_eq!(bench.wait(30, ids[2]), None);
     // Each replica's share is one member, so the second one does not follow the first.
     assert_eq!(ids.iter().map(|id| bench.place(*id)).collect::<Vec<_>>(), [Some(1), Some(2), None]);
+}
+
+#[test]
+fn groups_are_placed_together_where_the_order_matters() {
+    let mut bench = Bench::new(usize::MAX, 1, 100);
+    let short = [bench.join(0, &[5]), bench.join(1, &[5])];
+    assert_eq!((bench.wait(1, short[0]), bench.rings.0.load(Relaxed)), (Some(7), 2));
+    let lone = bench.join(5, &[9]);
+    let long = [bench.join(6, &[1, 2]), bench.join(6, &[1, 2])];
+    assert_eq!(bench.wait(7, short[0]), Some(12), "somebody came");
+    assert_eq!(bench.wait(12, long[0]), None);
+    assert_eq!([long[0], long[1], short[0], short[1]].map(|id| bench.place(id)), [1, 1, 2, 2].map(Some));
+    assert_eq!(bench.wait(12, lone), Some(36));
+    let late = bench.join(13, &[5]);
+    assert_eq!((bench.place(late), bench.wait(13, late)), (Some(2), None));
+}
+
+#[test]
+fn groups_wait_for_others_no_longer_than_two_turns() {
+    let mut bench = Bench::new(usize::MAX, 1, 100);
+    let ids = [bench.join(0, &[5]), bench.join(1, &[5])];
+    (2..12).for_each(|at| drop(bench.join(at, &[100 + at])));
+    assert_eq!(bench.wait(12, ids[0]), Some(13));
+    assert_eq!((bench.wait(13, ids[1]), bench.place(ids[0])), (None, Some(1)));
+    let next = [bench.join(14, &[6]), bench.join(15, &[6])];
+    assert_eq!(bench.wait(15, next[0]), Some(21), "the next groups have their own turn");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! endpoint has them in its cache.
 //!
 //! Requests whose prompts are equal make a group. The first one is kept back. As soon as a second one comes, both are
-//! given to one endpoint and go on at once, and so do all that follow, at most `maxPerReplica` to an endpoint before the
-//! next one is used. A group gets the endpoint with the least load of this burst, then with the fewest running requests,
+//! given to one endpoint and go on, and all that follow go there at once, at most `maxPerReplica` to an endpoint before
+//! the next one is used. Where it matters which group comes first (with `minColocateBlocks` or `balanceBy: tokens`), new
+//! groups are placed together a few milliseconds later, longer ones first. A group gets the endpoint with the least load of this burst, then with the fewest running requests,
 //! then with the first name; groups with `minColocateBlocks` equal leading blocks get one endpoint as long as that has
 //! less than its share. Who is alone goes on once nobody has arrived for a twentieth of the window (5 to 50 ms), or when
 //! the window is over; without a group or a family it has no affinity, but who follows while it is in flight goes where
@@ -67,6 +68,10 @@ const MOST_PROMPTS: usize = 1024;
 const GAPS_IN_A_WINDOW: u32 = 20;
 const LEAST_GAP: Duration = Duration::from_millis(5);
 const MOST_GAP: Duration = Duration::from_millis(50);
+/// Groups wait for others for this part of a gap, within these bounds.
+const TURNS_IN_A_GAP: u32 = 5;
+const LEAST_TURN: Duration = Duration::from_millis(2);
+const MOST_TURN: Duration = Duration::from_millis(6);
 /// What begins another prompt of the same request.
 const NEXT_PROMPT: u64 = 0xa076_1d64_78bd_642f;
 
@@ -155,7 +160,8 @@ impl Config {
     fn crowd(&self) -> Crowd {
         let limit = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
         let window = Duration::from_millis(self.window_duration_ms.unsigned_abs());
-        let times = Times { window, gap: (window / GAPS_IN_A_WINDOW).clamp(LEAST_GAP, MOST_GAP) };
+        let gap = (window / GAPS_IN_A_WINDOW).clamp(LEAST_GAP, MOST_GAP);
+        let times = Times { window, gap, turn: (gap / TURNS_IN_A_GAP).clamp(LEAST_TURN, MOST_TURN) };
         let rules = Rules {
             most_per_replica: limit(self.max_per_replica),
             least_shared: limit(self.min_colocate_blocks),
