@@ -248,7 +248,7 @@ impl Stream {
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
-        let (outcome, record) = match pick(&self.cx, &generation, &mut request, subset.as_ref(), now).await {
+        let (mut outcome, record) = match pick(&self.cx, &generation, &mut request, subset.as_ref(), now).await {
             Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
@@ -257,6 +257,7 @@ impl Stream {
         let body = rewritten.clone().unwrap_or_else(|| request.body.clone());
         let skip_response = request.parsed.skip_response;
         let explanation = self.explanation(&request, &record);
+        let expected = std::mem::take(&mut outcome.expected);
         let (routing, load) = self.routing(outcome, head, explanation.as_deref());
         let series =
             self.cx.metrics.series(&request.model, &request.target_model, &request.fairness_id, request.priority);
@@ -267,6 +268,7 @@ impl Stream {
             stream: request.parsed.stream,
             renamed: Renamed::new(request.model, request.target_model),
             load: Some(load),
+            expected: Some((expected, record)),
             explanation,
             _running: Some(series.running()),
             series,
@@ -367,6 +369,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: None,
+            expected: None,
             explanation: None,
             _running: None,
         };
@@ -384,11 +387,12 @@ impl Stream {
         }
         let generation = self.cx.generations.load_full();
         let mut request = head.without_body(&generation);
-        let (outcome, record) = match pick(&self.cx, &generation, &mut request, None, now).await {
+        let (mut outcome, record) = match pick(&self.cx, &generation, &mut request, None, now).await {
             Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
         };
         let explanation = self.explanation(&request, &record);
+        let expected = std::mem::take(&mut outcome.expected);
         let (routing, load) = self.routing(outcome, head, explanation.as_deref());
         let series = self.cx.metrics.series("", &request.target_model, &request.fairness_id, request.priority);
         series.accepted(0);
@@ -399,6 +403,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: Some(load),
+            expected: Some((expected, record)),
             explanation,
             _running: Some(series.running()),
             series,

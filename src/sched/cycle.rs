@@ -19,6 +19,7 @@ use crate::sched::profile::remember_scores;
 use crate::sched::record::{DecisionRecord, Decisions};
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
 use crate::sched::subset::Subset;
+use crate::sched::truth::Expected;
 
 /// What a cycle is run on.
 #[derive(Clone, Copy)]
@@ -54,6 +55,8 @@ pub struct Outcome {
     pub held: Vec<Box<dyn Held>>,
     /// The request's place in the ledger.
     pub charge: Charge,
+    /// What producers believe that the endpoint has cached.
+    pub expected: Expected,
 }
 
 impl Pipeline {
@@ -196,7 +199,7 @@ impl Pipeline {
             }
             if let Err(why) = result {
                 p.failures.inc();
-                tracing::debug!(producer = p.name, why, "producer failed, its data reads as missing");
+                tracing::debug!(producer = &*p.name, why, "producer failed, its data reads as missing");
             }
             p.produce.observe(laps.lap());
         }
@@ -266,6 +269,10 @@ impl Pipeline {
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.learn(&cx, &work.columns, &picked);
         }
+        let expected = match decision.port {
+            None => self.expected(snapshot, &work.columns, &picked, target),
+            Some(_) => Expected::default(),
+        };
         let targets = work.runs.runs[decision.primary].targets().unwrap_or_default();
         let destination = destination(snapshot, targets, decision.port);
         record.picked = destination.split(',').map(str::to_owned).collect();
@@ -279,7 +286,22 @@ impl Pipeline {
             headers,
             held,
             charge,
+            expected,
         })
+    }
+
+    /// What each producer believes that the target has of the prompt. Where several endpoints work on it, or none that is
+    /// known, the engine's word means something else.
+    fn expected(&self, snapshot: &Snapshot, columns: &Columns, picked: &Picked<'_>, target: EndpointIdx) -> Expected {
+        if picked.firsts().nth(1).is_some() {
+            return Expected::default();
+        }
+        let producers = self.producers.iter().filter_map(|p| Some((&p.name, p.producer.as_ref()?)));
+        let predictions = producers.filter_map(|(name, producer)| {
+            let tokens = producer.cached_tokens(columns, target)?;
+            Some(self.truth.predict(name, snapshot.id(target), snapshot.meta(target), tokens))
+        });
+        Expected(predictions.collect())
     }
 
     fn is_cached(&self, columns: &Columns, target: EndpointIdx) -> bool {

@@ -15,3 +15,4 @@ pub mod subset;
 #[cfg(test)]
 mod tests;
 pub mod trail;
+pub mod truth;

@@ -345,6 +345,12 @@ pub trait Producer: Send + Sync {
         None
     }
 
+    /// How many tokens of the prompt the endpoint is believed to hold; `None` if that is not this producer's business, or
+    /// it does not know. Held against what the engine reports.
+    fn cached_tokens(&self, _columns: &Columns, _idx: EndpointIdx) -> Option<u64> {
+        None
+    }
+
     /// The pick is made; outside the lock, before the answer goes out. For what takes longer.
     fn learn(&self, _cx: &Cycle<'_>, _columns: &Columns, _picked: &Picked<'_>) {}
 

@@ -49,6 +49,11 @@ fn lora_affinity() {
 }
 
 #[test]
+fn p2p_source() {
+    golden("p2p-source");
+}
+
+#[test]
 fn predicted_latency() {
     golden("predicted-latency");
 }
@@ -66,6 +71,11 @@ fn prefill_decode_topology() {
 #[test]
 fn prefix_affinity() {
     golden("prefix-affinity");
+}
+
+#[test]
+fn rl_burst() {
+    golden("rl-burst");
 }
 
 #[test]
@@ -108,10 +118,12 @@ fn every_sample_is_tested() {
             "demo.yaml",
             "load-balancing.yaml",
             "lora-affinity.yaml",
+            "p2p-source.yaml",
             "predicted-latency.yaml",
             "prefill-decode-topology.yaml",
             "prefill-decode.yaml",
             "prefix-affinity.yaml",
+            "rl-burst.yaml",
             "rl-persistent.yaml",
             "rl-rollouts.yaml",
             "rl-sglang.yaml",

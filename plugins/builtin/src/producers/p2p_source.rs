@@ -87,11 +87,6 @@ fn fetchable(known: &PrefixMatch) -> u64 {
     u64::from(known.host_blocks.unwrap_or(known.cached_blocks)) * u64::from(known.block_tokens)
 }
 
-/// Tokens that an endpoint need not compute.
-fn cached(known: &PrefixMatch) -> u64 {
-    u64::from(known.cached_blocks) * u64::from(known.block_tokens)
-}
-
 /// The 32-bit FNV-1a hash as a share of 1: the same for the same text, in every process.
 fn share(text: &str) -> f64 {
     let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -127,7 +122,7 @@ impl Sources {
         let prefill = picked.firsts().find(|(name, _)| *name == self.prefill).map(|(_, idx)| idx);
         let computing = prefill.or_else(|| picked.target())?;
         let host_port = |idx| &cx.snapshot.meta(idx).host_port;
-        let saved = fetchable(&matches[source.row()]).saturating_sub(cached(&matches[computing.row()]));
+        let saved = fetchable(&matches[source.row()]).saturating_sub(matches[computing.row()].cached_tokens());
         (host_port(source) != host_port(computing) && saved >= self.least_saved).then_some(source)
     }
 }
