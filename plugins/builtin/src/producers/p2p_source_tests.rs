@@ -52,8 +52,9 @@ fn header(
     };
     let mut edits = HeaderEdits::default();
     assert!(hooks.picked(&cycle(board, &request), &columns, &Picked { runs: &runs, primary: 0 }, &mut edits).is_none());
-    let set = edits.set.into_iter().map(|(key, value)| (key == HEADER).then_some(value).unwrap_or_default());
-    set.chain(edits.remove.into_iter().map(|key| (key == HEADER).then_some("-".into()).unwrap_or_default())).collect()
+    let removed = edits.remove.into_iter().map(|key| (key, "-".to_owned()));
+    let of_source = edits.set.into_iter().chain(removed).filter(|(key, _)| key == HEADER);
+    of_source.map(|(_, value)| value).collect()
 }
 
 /// The source of a request that goes to the last row, which has nothing.

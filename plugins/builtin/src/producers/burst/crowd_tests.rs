@@ -200,7 +200,9 @@ fn groups_are_placed_together_where_the_order_matters() {
 fn groups_wait_for_others_no_longer_than_two_turns() {
     let mut bench = Bench::new(usize::MAX, 1, 100);
     let ids = [bench.join(0, &[5]), bench.join(1, &[5])];
-    (2..12).for_each(|at| drop(bench.join(at, &[100 + at])));
+    for at in 2..12 {
+        bench.join(at, &[100 + at]);
+    }
     assert_eq!(bench.wait(12, ids[0]), Some(13));
     assert_eq!((bench.wait(13, ids[1]), bench.place(ids[0])), (None, Some(1)));
     let next = [bench.join(14, &[6]), bench.join(15, &[6])];
