@@ -1,4 +1,4 @@
-//! The one way in which a request waits in rooms 4 to 6: for a service that a plugin asks.
+//! One of the two ways in which a request waits in rooms 4 to 6: for a service that a plugin asks.
 
 use std::future::Future;
 use std::pin::Pin;

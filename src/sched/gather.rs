@@ -1,4 +1,4 @@
-//! Waiting on behalf of plugins that gather: a request is kept back here until its plugin lets it go on.
+//! The other way in which a request waits in rooms 4 to 6: it is kept back until a plugin that gathers lets it go on.
 //!
 //! A wait takes as long as it takes, so the snapshot is a newer one afterwards. If endpoints have come or gone meanwhile,
 //! rows stand for others than before, and what was produced is produced again. So none is picked that is gone.
