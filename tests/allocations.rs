@@ -9,8 +9,8 @@ use allocation_counter::{AllocationInfo, measure};
 use stand::{SIX_SCORERS, Shared, Stand};
 
 /// The destination, the list of what is held, in it the in-flight load with its list of charges; and the record of the
-/// decision with its lists, which tells of at most eight endpoints.
-const HANDED_OUT: u64 = 25;
+/// decision with its lists, which tells of at most eight endpoints; and what the endpoint is believed to have cached.
+const HANDED_OUT: u64 = 26;
 /// More cycles than records are kept.
 const WARM: usize = 300;
 

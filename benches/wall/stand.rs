@@ -76,7 +76,7 @@ impl Shared {
 /// All that a cycle needs.
 pub struct Stand {
     pub generation: Generation,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     request: InferenceRequest,
     ledger: Ledger,
     decisions: Decisions,
@@ -88,7 +88,7 @@ impl Stand {
         let (other, request) = (request(&generation, &"hi".repeat(160)), request(&generation, &"hello".repeat(160)));
         let mut stand = Self {
             generation,
-            snapshot: board(endpoints, roles),
+            snapshot: board(endpoints, roles).into(),
             request: other,
             ledger: Ledger::default(),
             decisions: Decisions::default(),
@@ -107,7 +107,7 @@ impl Stand {
     /// Runs one cycle of another generation or of another request.
     pub fn run_with(&self, generation: &Generation, request: &InferenceRequest) -> Outcome {
         let inputs = Inputs {
-            snapshot: &self.snapshot,
+            board: &|| self.snapshot.clone(),
             request,
             subset: None,
             ledger: &self.ledger,

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use epp::config::{Environment, load};
 use epp::ext_proc::context::{Context, Options};
 use epp::ext_proc::metrics::RequestMetrics;
-use epp::ext_proc::stream::Stream;
+use epp::ext_proc::stream::{ClientEnd, Stream};
 use epp::ext_proc::wire::{ProcessingRequest, Response};
 use epp::generation::Generation;
 use epp::sched::calls::NoCalls;
@@ -88,7 +88,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     assert!(headers <= 1 && picks <= 1);
-    stream.half_closed(Instant::now());
+    stream.half_closed(ClientEnd::AfterAnswers, Instant::now());
     drop(stream);
     assert_eq!(in_flight(), 0);
 });

@@ -127,6 +127,9 @@ impl Response {
             streaming: self.streaming,
             output_tokens: self.usage.completion,
         });
+        if let Some((expected, record)) = exchange.expected.take().filter(|_| !self.failed) {
+            expected.ended(&self.usage, &record);
+        }
         let end = ResponseEnd { usage: self.usage, streaming: self.streaming, now };
         exchange.each(|held| {
             let Parting { reports, calls } = held.response_ended(&end);
@@ -180,6 +183,7 @@ mod tests {
             renamed: None,
             explanation: None,
             load: None,
+            expected: None,
             _running: None,
             series,
         };

@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use crate::ext_proc::metrics::{RequestSeries, RunningGuard};
 use crate::ext_proc::parser_table::ParserEntry;
+use crate::sched::record::DecisionRecord;
+use crate::sched::truth::Expected;
 
 /// A request that was sent on.
 pub struct Exchange {
@@ -20,6 +22,8 @@ pub struct Exchange {
     pub renamed: Option<Renamed>,
     /// The record of the decision as JSON, until the client has been told.
     pub explanation: Option<String>,
+    /// What is held against the response, and where that is told.
+    pub expected: Option<(Expected, Arc<DecisionRecord>)>,
     /// What is given back when the request ends.
     pub load: Option<InFlight>,
     pub _running: Option<RunningGuard>,

@@ -19,7 +19,7 @@ use tonic_prost::ProstCodec;
 
 use crate::ext_proc::context::Context;
 use crate::ext_proc::metrics::OpenStream;
-use crate::ext_proc::stream::Stream;
+use crate::ext_proc::stream::{ClientEnd, Stream};
 use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
 /// The full name of the service.
@@ -93,6 +93,7 @@ impl StreamingService<ProcessingRequest> for Process {
             counted: self.0.streams.as_ref().map(|s| s.open()),
             waiting: Some(Box::new(Stream::new(self.0.clone()))),
             taking: None,
+            kept_open: false,
         };
         std::future::ready(Ok(Response::new(Answers(Some(open)))))
     }
@@ -125,6 +126,8 @@ struct Open {
     messages: Streaming<ProcessingRequest>,
     waiting: Option<Box<Stream>>,
     taking: Option<Taking>,
+    /// Whether the client was seen to have answers and still to have more to say.
+    kept_open: bool,
     counted: Option<OpenStream>,
 }
 
@@ -148,10 +151,14 @@ impl Open {
             if stream.is_over() {
                 return Poll::Ready(Ok(None));
             }
-            let Some(message) = ready!(Pin::new(&mut self.messages).poll_next(cx)) else {
-                stream.half_closed(Instant::now());
+            let next = Pin::new(&mut self.messages).poll_next(cx);
+            self.kept_open |= next.is_pending();
+            let Some(message) = ready!(next) else {
+                let end = if self.kept_open { ClientEnd::AfterAnswers } else { ClientEnd::BeforeAnswers };
+                stream.half_closed(end, Instant::now());
                 return Poll::Ready(Ok(None));
             };
+            self.kept_open = false;
             let message = message.map_err(as_others_say)?;
             self.taking = self.waiting.take().map(|stream| taking(stream, message));
         }

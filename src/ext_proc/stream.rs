@@ -90,9 +90,8 @@ async fn pick(
     now: Instant,
 ) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
     generation.pipeline.read(request);
-    let snapshot = cx.snapshots.load_full();
     let inputs = Inputs {
-        snapshot: &snapshot,
+        board: &|| cx.snapshots.load_full(),
         request,
         subset,
         ledger: &cx.ledger,
@@ -102,6 +101,14 @@ async fn pick(
         decisions: &cx.decisions,
     };
     generation.pipeline.run(inputs, &*cx.calls).await
+}
+
+/// When the client has said all that it had to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEnd {
+    /// Before it had the answers to it: it does not tell how the request ends.
+    BeforeAnswers,
+    AfterAnswers,
 }
 
 /// The state of one stream.
@@ -155,11 +162,13 @@ impl Stream {
     }
 
     /// Envoy has said all that it had to say. Without response bodies that is how the end of a response is seen.
-    pub fn half_closed(&mut self, now: Instant) {
-        if let Phase::Responding(Some(exchange), response) = &mut self.phase
-            && self.response_mode == BodyMode::None
-        {
-            response.finish(exchange, now);
+    pub fn half_closed(&mut self, end: ClientEnd, now: Instant) {
+        match &mut self.phase {
+            Phase::Responding(Some(exchange), response) if self.response_mode == BodyMode::None => {
+                response.finish(exchange, now);
+            }
+            Phase::Routed(exchange) if end == ClientEnd::BeforeAnswers => exchange.each(|held| held.end_unknown()),
+            Phase::Start | Phase::Reading(_) | Phase::Routed(_) | Phase::Responding(..) | Phase::Over => {}
         }
         self.send_open_calls();
     }
@@ -239,7 +248,7 @@ impl Stream {
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
-        let (outcome, record) = match pick(&self.cx, &generation, &mut request, subset.as_ref(), now).await {
+        let (mut outcome, record) = match pick(&self.cx, &generation, &mut request, subset.as_ref(), now).await {
             Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
@@ -248,6 +257,7 @@ impl Stream {
         let body = rewritten.clone().unwrap_or_else(|| request.body.clone());
         let skip_response = request.parsed.skip_response;
         let explanation = self.explanation(&request, &record);
+        let expected = std::mem::take(&mut outcome.expected);
         let (routing, load) = self.routing(outcome, head, explanation.as_deref());
         let series =
             self.cx.metrics.series(&request.model, &request.target_model, &request.fairness_id, request.priority);
@@ -258,6 +268,7 @@ impl Stream {
             stream: request.parsed.stream,
             renamed: Renamed::new(request.model, request.target_model),
             load: Some(load),
+            expected: Some((expected, record)),
             explanation,
             _running: Some(series.running()),
             series,
@@ -358,6 +369,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: None,
+            expected: None,
             explanation: None,
             _running: None,
         };
@@ -375,11 +387,12 @@ impl Stream {
         }
         let generation = self.cx.generations.load_full();
         let mut request = head.without_body(&generation);
-        let (outcome, record) = match pick(&self.cx, &generation, &mut request, None, now).await {
+        let (mut outcome, record) = match pick(&self.cx, &generation, &mut request, None, now).await {
             Ok(judged) => judged,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
         };
         let explanation = self.explanation(&request, &record);
+        let expected = std::mem::take(&mut outcome.expected);
         let (routing, load) = self.routing(outcome, head, explanation.as_deref());
         let series = self.cx.metrics.series("", &request.target_model, &request.fairness_id, request.priority);
         series.accepted(0);
@@ -390,6 +403,7 @@ impl Stream {
             stream: false,
             renamed: None,
             load: Some(load),
+            expected: Some((expected, record)),
             explanation,
             _running: Some(series.running()),
             series,

@@ -1,4 +1,4 @@
-//! The one way in which a request waits in rooms 4 to 6: for what a plugin asks of a service, or has computed.
+//! One of the two ways in which a request waits in rooms 4 to 6: for what a plugin asks of a service, or has computed.
 
 use std::future::Future;
 use std::pin::Pin;

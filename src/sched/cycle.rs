@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::flow::admission::admit;
 use crate::flow::refusal::Refusal;
 use crate::sched::calls::Calls;
+use crate::sched::gather::{Company, Produced, View};
 use crate::sched::laps::Laps;
 use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
@@ -19,11 +20,13 @@ use crate::sched::profile::remember_scores;
 use crate::sched::record::{DecisionRecord, Decisions};
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
 use crate::sched::subset::Subset;
+use crate::sched::truth::Expected;
 
 /// What a cycle is run on.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
-    pub snapshot: &'a Snapshot,
+    /// The newest snapshot; taken once, and again after a wait.
+    pub board: &'a (dyn Fn() -> Arc<Snapshot> + Send + Sync),
     pub request: &'a InferenceRequest,
     /// Hosts that Envoy allows; `None` allows all.
     pub subset: Option<&'a Subset>,
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub held: Vec<Box<dyn Held>>,
     /// The request's place in the ledger.
     pub charge: Charge,
+    /// What producers believe that the endpoint has cached.
+    pub expected: Expected,
 }
 
 impl Pipeline {
@@ -69,7 +74,7 @@ impl Pipeline {
     }
 
     /// Chooses endpoints for the request and counts it as in flight there. Waits for nothing but the services that
-    /// plugins ask, through `calls`.
+    /// plugins ask, through `calls`, and for what plugins gather.
     ///
     /// # Errors
     /// If nobody may or can serve it.
@@ -99,45 +104,64 @@ impl Pipeline {
         let mut laps = Laps::start();
         let began = laps;
         let Scratch { loads, work } = scratch;
-        let Inputs { snapshot, request, now, .. } = inputs;
-        work.reset(snapshot.rows(), self.profiles.iter().map(|p| p.name.as_str()));
-        if let Some(subset) = inputs.subset {
-            subset.restrict(snapshot, &mut work.candidates);
+        let mut view = View { snapshot: (inputs.board)(), now: inputs.now };
+        let mut company = Company::default();
+        loop {
+            self.screen(&inputs, &view, work, record, &mut laps)?;
+            match self.produce(&inputs, &mut view, work, calls, &mut company, &mut laps).await {
+                Produced::All => break,
+                // Who has waited so long that the endpoints have changed begins again, but waits no more.
+                Produced::OutOfDate => {}
+            }
         }
-        admit(&*self.saturation, request, snapshot, &work.candidates, now)?;
-        (record.endpoints, record.candidates) = (snapshot.rows(), work.candidates.count());
-        if work.candidates.is_empty() {
-            return Err(Refusal::NoCandidates);
+        self.stages.observe(Stage::Produce, laps.since(began).saturating_sub(company.waited));
+        if !company.is_empty() {
+            self.stages.observe(Stage::Gather, company.waited);
+            record.gathered_seconds = Some(company.waited.as_secs_f64());
         }
-        laps.lap();
-        let cx = Cycle { snapshot, request, load: load_of(snapshot), peer: None, now };
-        self.screen(&cx, work, &mut laps)?;
-        self.produce(&cx, work, calls, &mut laps).await;
-        self.stages.observe(Stage::Produce, laps.since(began));
-        self.admit(&cx, work, &mut laps)?;
+        self.admit(&view.cycle(inputs.request), work, &mut laps)?;
 
         let scheduling = laps;
-        let judged = self.judge(inputs, loads, work, record, &mut laps);
+        let judged = self.judge(inputs, &view, loads, company, work, record, &mut laps);
         laps.lap();
         let took = laps.since(scheduling);
         self.stages.observe(Stage::Judge, took);
         self.metrics.scheduled(took);
         match &judged {
-            Ok(outcome) => self.metrics.succeeded(&request.target_model, outcome.id, &outcome.target),
-            Err(_) => self.metrics.failed(&request.target_model),
+            Ok(outcome) => self.metrics.succeeded(&inputs.request.target_model, outcome.id, &outcome.target),
+            Err(_) => self.metrics.failed(&inputs.request.target_model),
         }
         judged
     }
 
-    /// Each screener sees every candidate; who is left passes all of them.
-    fn screen(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> Result<(), Refusal> {
+    /// Begins with every endpoint that the client allows. Each screener sees all of them; who is left passes all of the
+    /// screeners.
+    fn screen(
+        &self,
+        inputs: &Inputs<'_>,
+        view: &View,
+        work: &mut Work,
+        record: &mut DecisionRecord,
+        laps: &mut Laps,
+    ) -> Result<(), Refusal> {
+        let View { snapshot, now } = view;
+        work.reset(snapshot.rows(), self.profiles.iter().map(|p| p.name.as_str()));
+        if let Some(subset) = inputs.subset {
+            subset.restrict(snapshot, &mut work.candidates);
+        }
+        admit(&*self.saturation, inputs.request, snapshot, &work.candidates, *now)?;
+        (record.endpoints, record.candidates) = (snapshot.rows(), work.candidates.count());
+        if work.candidates.is_empty() {
+            return Err(Refusal::NoCandidates);
+        }
+        laps.lap();
         if self.screeners.is_empty() {
             return Ok(());
         }
         work.screened.copy_from(&work.candidates);
         for (screener, timer) in &self.screeners {
             work.left.copy_from(&work.candidates);
-            screener.screen(cx, &mut work.left);
+            screener.screen(&view.cycle(inputs.request), &mut work.left);
             work.screened.intersect(&work.left);
             timer.observe(laps.lap());
         }
@@ -145,29 +169,46 @@ impl Pipeline {
         if work.candidates.is_empty() { Err(Refusal::ScreenedOut) } else { Ok(()) }
     }
 
-    async fn produce(&self, cx: &Cycle<'_>, work: &mut Work, calls: &dyn Calls, laps: &mut Laps) {
-        for p in &self.producers {
+    async fn produce(
+        &self,
+        inputs: &Inputs<'_>,
+        view: &mut View,
+        work: &mut Work,
+        calls: &dyn Calls,
+        company: &mut Company,
+        laps: &mut Laps,
+    ) -> Produced {
+        for (at, p) in self.producers.iter().enumerate() {
+            let cx = view.cycle(inputs.request);
             let mut result = match &p.producer {
-                Some(producer) => producer.produce(cx, &mut work.columns),
+                Some(producer) => producer.produce(&cx, &mut work.columns),
                 None => Ok(()),
             };
             if let Some(remote) = &p.remote {
-                let asked = remote.ask(cx, &work.columns, &work.candidates);
+                let asked = remote.ask(&cx, &work.columns, &work.candidates);
                 if !asked.is_empty() {
                     let began = Instant::now();
                     let answered = join_all(asked.into_iter().map(|question| calls.ask(question))).await;
                     let took = began.elapsed();
                     let bodies: Vec<_> = answered.iter().map(|a| a.as_deref().map_err(Clone::clone)).collect();
                     let answers = Answers { bodies: &bodies, took };
-                    result = result.and(remote.answered(cx, &mut work.columns, &work.candidates, answers));
+                    result = result.and(remote.answered(&cx, &mut work.columns, &work.candidates, answers));
+                }
+            }
+            if let Some(gather) = &p.gather {
+                match company.join(at, &**gather, inputs, view, work, laps).await {
+                    Ok(Produced::All) => {}
+                    Ok(Produced::OutOfDate) => return Produced::OutOfDate,
+                    Err(why) => result = result.and(Err(why)),
                 }
             }
             if let Err(why) = result {
                 p.failures.inc();
-                tracing::debug!(producer = p.name, why, "producer failed, its data reads as missing");
+                tracing::debug!(producer = &*p.name, why, "producer failed, its data reads as missing");
             }
             p.produce.observe(laps.lap());
         }
+        Produced::All
     }
 
     fn admit(&self, cx: &Cycle<'_>, work: &mut Work, laps: &mut Laps) -> Result<(), Refusal> {
@@ -180,18 +221,22 @@ impl Pipeline {
         Ok(())
     }
 
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the one request that is judged")]
     fn judge(
         &self,
         inputs: Inputs<'_>,
+        view: &View,
         loads: &mut LoadBuffers,
+        company: Company,
         work: &mut Work,
         record: &mut DecisionRecord,
         laps: &mut Laps,
     ) -> Result<Outcome, Refusal> {
-        let Inputs { snapshot, request, ledger, now, with_scores, .. } = inputs;
+        let Inputs { request, ledger, with_scores, .. } = inputs;
+        let View { snapshot, now } = view;
         let judging = self.judging.lock();
         let load = add_in_flight(snapshot, ledger, loads);
-        let cx = Cycle { snapshot, request, load, peer: None, now };
+        let cx = Cycle { snapshot, request, load, peer: None, now: *now };
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.refresh(&cx, &mut work.columns);
         }
@@ -214,7 +259,7 @@ impl Pipeline {
         }
         let charge = ledger.charge(snapshot.id(target), 0);
         let mut headers = decision.headers;
-        let mut held = Vec::new();
+        let mut held = company.picked(&cx, &picked);
         for p in &self.producers {
             let Some(producer) = &p.producer else { continue };
             held.extend(producer.picked(&cx, &work.columns, &picked));
@@ -229,6 +274,10 @@ impl Pipeline {
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.learn(&cx, &work.columns, &picked);
         }
+        let expected = match decision.port {
+            None => self.expected(snapshot, &work.columns, &picked, target),
+            Some(_) => Expected::default(),
+        };
         let targets = work.runs.runs[decision.primary].targets().unwrap_or_default();
         let destination = destination(snapshot, targets, decision.port);
         record.picked = destination.split(',').map(str::to_owned).collect();
@@ -242,7 +291,22 @@ impl Pipeline {
             headers,
             held,
             charge,
+            expected,
         })
+    }
+
+    /// What each producer believes that the target has of the prompt. Where several endpoints work on it, or none that is
+    /// known, the engine's word means something else.
+    fn expected(&self, snapshot: &Snapshot, columns: &Columns, picked: &Picked<'_>, target: EndpointIdx) -> Expected {
+        if picked.firsts().nth(1).is_some() {
+            return Expected::default();
+        }
+        let producers = self.producers.iter().filter_map(|p| Some((&p.name, p.producer.as_ref()?)));
+        let predictions = producers.filter_map(|(name, producer)| {
+            let tokens = producer.cached_tokens(columns, target)?;
+            Some(self.truth.predict(name, snapshot.id(target), snapshot.meta(target), tokens))
+        });
+        Expected(predictions.collect())
     }
 
     fn is_cached(&self, columns: &Columns, target: EndpointIdx) -> bool {
@@ -304,7 +368,7 @@ fn wants_cached(request: &InferenceRequest) -> bool {
     tokens.into_iter().any(|t| t.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("if-available")))
 }
 
-fn load_of(snapshot: &Snapshot) -> Load<'_> {
+pub(super) fn load_of(snapshot: &Snapshot) -> Load<'_> {
     Load { waiting: snapshot.waiting(), running: snapshot.running(), kv_usage: snapshot.kv_usage() }
 }
 

@@ -1,9 +1,10 @@
-//! Rooms 5 and 6: producers fill columns, filters clear bits, scorers fill slices, a picker chooses. Synchronous and
-//! pure: time and randomness come in, and nothing here does I/O.
+//! Rooms 5 and 6: producers fill columns, filters clear bits, scorers fill slices, a picker chooses. Pure, and
+//! synchronous but for two waits before judging: time and randomness come in, and nothing here does I/O.
 
 pub mod calls;
 pub mod cycle;
 pub mod failures;
+mod gather;
 pub mod laps;
 pub mod metrics;
 pub mod pipeline;
@@ -14,3 +15,4 @@ pub mod subset;
 #[cfg(test)]
 mod tests;
 pub mod trail;
+pub mod truth;

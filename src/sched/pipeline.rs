@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{Admitter, EndpointId, Hooks, MetricHub, Producer, ProfileHandler, Remote, Saturation, Screener};
+use epp_plugin_api::{
+    Admitter, EndpointId, Gather, Hooks, MetricHub, Producer, ProfileHandler, Remote, Saturation, Screener,
+};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
@@ -11,6 +13,7 @@ use crate::sched::failures::ProducerFailures;
 use crate::sched::metrics::{SchedMetrics, StageMetrics, Timer};
 use crate::sched::profile::{Names, Profile, Weighted};
 use crate::sched::scratch::ScratchPool;
+use crate::sched::truth::Truth;
 
 /// Producers, profiles and their handler, ready to run.
 pub struct Pipeline {
@@ -26,6 +29,7 @@ pub struct Pipeline {
     pub(super) saturation: Arc<dyn Saturation>,
     pub(super) metrics: Arc<SchedMetrics>,
     pub(super) stages: Arc<StageMetrics>,
+    pub(super) truth: Arc<Truth>,
     pub(super) scratches: ScratchPool,
     /// Held from the first look at what is in flight until the pick is counted there, so that no two requests leave
     /// for one free place.
@@ -34,10 +38,12 @@ pub struct Pipeline {
 
 /// A producer and its timers.
 pub struct NamedProducer {
-    pub name: String,
+    pub name: Arc<str>,
     pub producer: Option<Arc<dyn Producer>>,
     /// What is asked of a service for it.
     pub remote: Option<Arc<dyn Remote>>,
+    /// Keeps requests back for it.
+    pub gather: Option<Arc<dyn Gather>>,
     pub produce: Timer,
     pub picked: Timer,
     pub failures: Counter,
@@ -92,9 +98,10 @@ impl Pipeline {
             .map(|&at| {
                 let p = plugin(at);
                 NamedProducer {
-                    name: p.name.clone(),
+                    name: p.name.as_str().into(),
                     producer: p.instance.producer.clone(),
                     remote: p.instance.remote.clone(),
+                    gather: p.instance.gather.clone(),
                     produce: timer("DataProducer", p),
                     picked: timer("PreRequest", p),
                     failures: failures.of(p.kind.reported, &p.name),
@@ -117,6 +124,7 @@ impl Pipeline {
             saturation: role(saturation.instance.saturation.as_ref(), saturation, "saturation detector"),
             metrics,
             stages: StageMetrics::of(hub),
+            truth: Truth::of(hub),
             scratches: ScratchPool::default(),
             judging: Mutex::new(()),
         }
@@ -127,6 +135,7 @@ impl Pipeline {
         self.producers.iter().filter_map(|p| p.producer.as_ref()).for_each(|p| p.forget(id));
         self.pick_hooks.iter().for_each(|(hooks, _)| hooks.forget(id));
         self.metrics.forget(id);
+        self.truth.forget(id);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a request went where it went: one record a decision, and the ring that keeps the last ones.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use epp_plugin_api::{Candidates, EndpointIdx, EndpointMeta, InferenceRequest, ProfileRun, Snapshot};
 use parking_lot::Mutex;
@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::flow::refusal::Refusal;
 use crate::sched::profile::Profile;
 use crate::sched::scratch::Work;
+use crate::sched::truth::Served;
 use crate::telemetry::utc::Utc;
 
 /// Endpoints of a profile that a record tells of: the best ones, whom the pick was among.
@@ -36,11 +37,17 @@ pub struct DecisionRecord {
     /// Endpoints that there were, and those that might have served the request.
     pub endpoints: usize,
     pub candidates: usize,
+    /// How long it was kept back so that those that belong together could be placed together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gathered_seconds: Option<f64>,
     pub profiles: Vec<ProfileRecord>,
     /// The destination, best first; empty if the request was refused.
     pub picked: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusalRecord>,
+    /// What the engine says of the prompt once its response is complete.
+    #[serde(skip_serializing_if = "unknown", serialize_with = "known")]
+    pub served: OnceLock<Served>,
 }
 
 /// One profile that ran.
@@ -93,6 +100,14 @@ pub struct RefusalRecord {
     pub message: String,
 }
 
+fn unknown(of: &OnceLock<Served>) -> bool {
+    of.get().is_none()
+}
+
+fn known<S: Serializer>(of: &OnceLock<Served>, to: S) -> Result<S::Ok, S::Error> {
+    of.get().serialize(to)
+}
+
 fn address<S: Serializer>(of: &EndpointMeta, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&of.host_port)
 }
@@ -118,10 +133,17 @@ impl DecisionRecord {
             seed,
             endpoints: 0,
             candidates: 0,
+            gathered_seconds: None,
             profiles: Vec::new(),
             picked: Vec::new(),
             refused: None,
+            served: OnceLock::new(),
         }
+    }
+
+    /// The response is complete; only the first word counts.
+    pub fn served(&self, served: Served) {
+        let _ = self.served.set(served);
     }
 
     /// Adds a profile that has just run.
@@ -228,9 +250,11 @@ mod tests {
                 seed,
                 endpoints: 0,
                 candidates: 0,
+                gathered_seconds: None,
                 profiles: Vec::new(),
                 picked: Vec::new(),
                 refused: None,
+                served: OnceLock::new(),
             })
         };
         (0..MOST_RECORDS as u64 + 5).for_each(|seed| decisions.push(record(seed)));

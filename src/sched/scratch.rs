@@ -74,7 +74,10 @@ impl Work {
     }
 }
 
-/// Hands out scratches; at most as many exist as requests were ever in rooms 4 to 6 at once.
+/// So many scratches are kept; more than that exist only while more requests are in rooms 4 to 6 at once.
+const MOST_KEPT: usize = 256;
+
+/// Hands out scratches.
 #[derive(Debug, Default)]
 pub struct ScratchPool(Mutex<Vec<Scratch>>);
 
@@ -108,6 +111,9 @@ impl DerefMut for Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.pool.0.lock().push(std::mem::take(&mut self.scratch));
+        let mut kept = self.pool.0.lock();
+        if kept.len() < MOST_KEPT {
+            kept.push(std::mem::take(&mut self.scratch));
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! What whole configs choose: endpoints and a request in, the choice out.
 
+mod gather;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use epp_plugin_api::{
     Adapters, Call, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Job, Ledger, MetricHub, Observed, Parsed,
     Piece, Slots, Snapshot, SnapshotRow,
@@ -16,14 +20,14 @@ use crate::sched::calls::{Answer, Calls, NoCalls};
 use crate::sched::cycle::{Inputs, Outcome};
 use crate::sched::metrics::SchedMetrics;
 use crate::sched::pipeline::Pipeline;
-use crate::sched::record::Decisions;
+use crate::sched::record::{DecisionRecord, Decisions};
 
 const ROLE: &str = "llm-d.ai/role";
 
 /// The pipeline of a config and the endpoints 10.0.0.1:8000, 10.0.0.2:8000 and on.
 struct Bench {
     pipeline: Pipeline,
-    snapshot: Snapshot,
+    snapshot: ArcSwap<Snapshot>,
     ledger: Ledger,
     decisions: Decisions,
 }
@@ -41,14 +45,14 @@ impl Bench {
         };
         let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         let pipeline = Pipeline::new(&plan, SchedMetrics::new(&hub).into(), &hub);
-        let rows = (1..).zip(endpoints).map(|(i, (labels, observed))| {
-            let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
-            let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            let meta = EndpointMeta::new(name, format!("10.0.0.{i}"), 8000, labels, 0);
-            SnapshotRow { id: EndpointId::new(i - 1, i), meta: meta.into(), observed }
-        });
+        let rows = (1..).zip(endpoints).map(|(i, (labels, observed))| row(i, labels, observed));
         let snapshot = Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2));
-        Self { pipeline, snapshot, ledger: Ledger::default(), decisions: Decisions::default() }
+        Self {
+            pipeline,
+            snapshot: ArcSwap::from_pointee(snapshot),
+            ledger: Ledger::default(),
+            decisions: Decisions::default(),
+        }
     }
 
     /// Endpoints of these roles; an empty one is no label.
@@ -63,11 +67,21 @@ impl Bench {
     }
 
     fn run(&self, model: &str, prompt: &[u32]) -> Result<Outcome, Refusal> {
-        self.run_with(model, prompt, &NoCalls).expect("no service is asked")
+        self.run_with(model, prompt, &NoCalls).expect("nothing is waited for")
     }
 
     /// As `run`, with services that answer `calls`; `None` if one of them does not.
     fn run_with(&self, model: &str, prompt: &[u32], calls: &dyn Calls) -> Option<Result<Outcome, Refusal>> {
+        let outcome = self.ask(model, prompt, calls).now_or_never()?;
+        Some(outcome.map(|(outcome, _)| outcome))
+    }
+
+    async fn ask(
+        &self,
+        model: &str,
+        prompt: &[u32],
+        calls: &dyn Calls,
+    ) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
         let now = Instant::now();
         let request = InferenceRequest {
             id: "r".into(),
@@ -86,7 +100,7 @@ impl Bench {
             received: now,
         };
         let inputs = Inputs {
-            snapshot: &self.snapshot,
+            board: &|| self.snapshot.load_full(),
             request: &request,
             subset: None,
             ledger: &self.ledger,
@@ -95,8 +109,7 @@ impl Bench {
             generation: 1,
             decisions: &self.decisions,
         };
-        let ran = self.pipeline.run(inputs, calls).now_or_never()?;
-        Some(ran.map(|(outcome, _)| outcome))
+        self.pipeline.run(inputs, calls).await
     }
 
     /// Where a request for a prompt of token ids goes, and who is named to do its prefill.
@@ -110,6 +123,14 @@ impl Bench {
             Err(refusal) => format!("{} {}", refusal.status(), refusal.reason().unwrap_or_default()),
         }
     }
+}
+
+/// The endpoint 10.0.0.i:8000.
+fn row(i: u32, labels: &[(&str, &str)], observed: Observed) -> SnapshotRow {
+    let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let meta = EndpointMeta::new(name, format!("10.0.0.{i}"), 8000, labels, 0);
+    SnapshotRow { id: EndpointId::new(i - 1, i), meta: meta.into(), observed }
 }
 
 fn heard(waiting: f64, kv_usage: f64, adapters: &[&str]) -> Observed {

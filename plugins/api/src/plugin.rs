@@ -1,8 +1,10 @@
 //! The roles that a plugin can play in rooms 4 to 6, and what it is handed there.
 //!
-//! All of it is synchronous. A plugin is called once a request with slices, never once an endpoint.
+//! All of it is synchronous; where a plugin wants to wait, the picker does it for it. A plugin is called once a request
+//! with slices, never once an endpoint.
 
 use std::fmt;
+use std::task::Waker;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -160,6 +162,9 @@ pub trait Held: Send {
     /// The response's headers have come; pushes headers that the client gets, too.
     fn response_headers(&mut self, _served: &Served, _set: &mut Vec<(String, String)>) {}
 
+    /// The client had said all before it was answered, so the end of its stream says nothing of the request's end.
+    fn end_unknown(&mut self) {}
+
     /// The first bytes of the response's body have come.
     fn response_began(&mut self) {}
 
@@ -269,6 +274,35 @@ pub trait Remote: Send + Sync {
     ) -> Result<(), String>;
 }
 
+/// Keeps requests back for a moment, so that those that belong together can be placed together. In the place of a
+/// producer.
+pub trait Gather: Send + Sync {
+    /// Takes a request in. `waker` is to be woken when its [`Gathered::wait`] should be asked again.
+    ///
+    /// # Errors
+    /// Says why the request is not taken in; the columns that the plugin owns then read as missing and the request goes
+    /// on.
+    fn join(
+        &self,
+        cx: &Cycle<'_>,
+        columns: &Columns,
+        among: &Candidates,
+        waker: Waker,
+    ) -> Result<Box<dyn Gathered>, String>;
+}
+
+/// A request that was taken in. Dropped when it is cut short or refused.
+pub trait Gathered: Send {
+    /// Until when the request waits, unless it is woken before; `None`: it goes on now. Asked with the newest snapshot.
+    fn wait(&mut self, cx: &Cycle<'_>, among: &Candidates) -> Option<Instant>;
+
+    /// Fills columns; the request has waited.
+    fn produce(&self, cx: &Cycle<'_>, columns: &mut Columns);
+
+    /// The pick is made; still under the judging lock. What it returns is kept until the stream ends.
+    fn picked(self: Box<Self>, cx: &Cycle<'_>, picked: &Picked<'_>) -> Option<Box<dyn Held>>;
+}
+
 /// Takes endpoints out of the question before anything is produced for them.
 pub trait Screener: Send + Sync {
     /// Clears the bits of the endpoints that do not qualify.
@@ -345,6 +379,12 @@ pub trait Producer: Send + Sync {
 
     /// Whether the endpoint is believed to hold any of the prompt; `None` if that is not this producer's business.
     fn has_cached(&self, _columns: &Columns, _idx: EndpointIdx) -> Option<bool> {
+        None
+    }
+
+    /// How many tokens of the prompt the endpoint is believed to hold; `None` if that is not this producer's business, or
+    /// it does not know. Held against what the engine reports.
+    fn cached_tokens(&self, _columns: &Columns, _idx: EndpointIdx) -> Option<u64> {
         None
     }
 

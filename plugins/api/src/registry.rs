@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, Filter, Hooks, KvSubscription,
+    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, Filter, Gather, Hooks, KvSubscription,
     MetricHub, Node, NodeError, Parser, Picker, Producer, ProfileHandler, Remote, RequestKey, Saturation, Scorer,
     Screener, Slots, SourceSpec,
 };
@@ -296,6 +296,7 @@ pub struct Instance {
     pub parser: Option<Arc<dyn Parser>>,
     pub saturation: Option<Arc<dyn Saturation>>,
     pub remote: Option<Arc<dyn Remote>>,
+    pub gather: Option<Arc<dyn Gather>>,
     pub screener: Option<Arc<dyn Screener>>,
     pub admitter: Option<Arc<dyn Admitter>>,
     pub decider: Option<Arc<dyn Decider>>,
@@ -317,7 +318,7 @@ impl Instance {
             (self.scorer.is_some(), Kind::Scorer),
             (self.picker.is_some(), Kind::Picker),
             (self.handler.is_some(), Kind::ProfileHandler),
-            (self.producer.is_some() || self.remote.is_some(), Kind::Producer),
+            (self.producer.is_some() || self.remote.is_some() || self.gather.is_some(), Kind::Producer),
             (self.parser.is_some(), Kind::Parser),
             (self.saturation.is_some(), Kind::SaturationDetector),
             (self.screener.is_some(), Kind::Screener),

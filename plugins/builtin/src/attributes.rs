@@ -19,6 +19,13 @@ pub struct PrefixMatch {
     pub host_blocks: Option<u32>,
 }
 
+impl PrefixMatch {
+    /// Tokens of the prompt that need not be computed.
+    pub fn cached_tokens(&self) -> u64 {
+        u64::from(self.cached_blocks) * u64::from(self.block_tokens)
+    }
+}
+
 impl Attribute for PrefixMatch {
     const NAME: &'static str = "PrefixCacheMatchInfoDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("approx-prefix-cache-producer");

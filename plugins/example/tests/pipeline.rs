@@ -39,10 +39,10 @@ fn a_registry_with_its_line_picks_by_it() {
     };
     let plan = load(CONFIG, &env).expect("the config is right");
     let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
-    let board = snapshot(1, ["0.2", "0.9", "0.4"].map(|rank| Row::labelled(&[("rank", rank)])));
+    let board = Arc::new(snapshot(1, ["0.2", "0.9", "0.4"].map(|rank| Row::labelled(&[("rank", rank)]))));
     let request = request(b"", Default::default());
     let inputs = Inputs {
-        snapshot: &board,
+        board: &|| board.clone(),
         request: &request,
         subset: None,
         ledger: &Ledger::default(),

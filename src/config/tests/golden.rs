@@ -49,6 +49,11 @@ fn lora_affinity() {
 }
 
 #[test]
+fn p2p_source() {
+    golden("p2p-source");
+}
+
+#[test]
 fn predicted_latency() {
     golden("predicted-latency");
 }
@@ -71,6 +76,11 @@ fn prefix_affinity() {
 #[test]
 fn prefix_affinity_rendered() {
     golden("prefix-affinity-rendered");
+}
+
+#[test]
+fn rl_burst() {
+    golden("rl-burst");
 }
 
 #[test]
@@ -113,11 +123,13 @@ fn every_sample_is_tested() {
             "demo.yaml",
             "load-balancing.yaml",
             "lora-affinity.yaml",
+            "p2p-source.yaml",
             "predicted-latency.yaml",
             "prefill-decode-topology.yaml",
             "prefill-decode.yaml",
             "prefix-affinity-rendered.yaml",
             "prefix-affinity.yaml",
+            "rl-burst.yaml",
             "rl-persistent.yaml",
             "rl-rollouts.yaml",
             "rl-sglang.yaml",

@@ -1,6 +1,8 @@
 //! What a stream answers to which messages, as text: messages in, answers out.
 
 mod any_order;
+mod direct;
+mod truth;
 
 use std::time::Duration;
 
@@ -45,16 +47,20 @@ struct Bench {
 
 impl Bench {
     fn new(n_endpoints: u32) -> Self {
+        Self::of(CONFIG, n_endpoints)
+    }
+
+    fn of(config: &str, n_endpoints: u32) -> Self {
         let (hub, slots) = (MetricHub::default(), Slots::default());
         let environment = Environment {
             registry: crate::app::registry(),
             slots: &slots,
             metrics: &hub,
             staleness: Duration::from_secs(2),
-            allow_experimental: false,
+            allow_experimental: true,
             previous: None,
         };
-        let plan = load(CONFIG, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         let rows = (0..n_endpoints).map(|i| {
             let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
             let meta = EndpointMeta::new(name, format!("10.0.0.{}", i + 1), 8000, Default::default(), 0);
@@ -105,21 +111,25 @@ impl<'a> Talk<'a> {
     /// and `t` the same of the response, `-` the end of what Envoy sends. A `$` at the end ends the direction.
     fn say(&mut self, text: &str) -> Vec<String> {
         if text == "-" {
-            self.stream.half_closed(Instant::now());
+            self.stream.half_closed(ClientEnd::AfterAnswers, Instant::now());
         } else {
-            let message = ProcessingRequest {
-                request: Some(request(text)),
-                metadata_context: None,
-                protocol_config: self.setup.take().map(|s| ProtocolConfiguration {
-                    request_body_mode: s.request,
-                    response_body_mode: s.response,
-                    send_body_without_waiting_for_header_response: s.without_waiting,
-                }),
-            };
-            let taken = self.stream.take(message, Instant::now()).now_or_never();
+            let taken = self.send(text).now_or_never();
             taken.expect("nothing is waited for where no service is asked");
         }
         std::iter::from_fn(|| self.stream.next_answer()).map(|answer| said(&answer)).collect()
+    }
+
+    async fn send(&mut self, text: &str) {
+        let message = ProcessingRequest {
+            request: Some(request(text)),
+            metadata_context: None,
+            protocol_config: self.setup.take().map(|s| ProtocolConfiguration {
+                request_body_mode: s.request,
+                response_body_mode: s.response,
+                send_body_without_waiting_for_header_response: s.without_waiting,
+            }),
+        };
+        self.stream.take(message, Instant::now()).await;
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Stage {
     Parse,
     /// Waiting for admission.
     Queue,
+    /// Being kept back until those that belong together are there.
+    Gather,
     /// Filling columns.
     Produce,
     /// Filtering, scoring and picking.
@@ -36,7 +38,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 7] = [Self::Door, Self::Parse, Self::Queue, Self::Produce, Self::Judge, Self::Reply, Self::After];
+    const ALL: [Self; 8] =
+        [Self::Door, Self::Parse, Self::Queue, Self::Gather, Self::Produce, Self::Judge, Self::Reply, Self::After];
 
     /// The value of the label.
     pub fn label(self) -> &'static str {
@@ -44,6 +47,7 @@ impl Stage {
             Self::Door => "door",
             Self::Parse => "parse",
             Self::Queue => "queue",
+            Self::Gather => "gather",
             Self::Produce => "produce",
             Self::Judge => "judge",
             Self::Reply => "reply",
@@ -106,7 +110,9 @@ mod tests {
             metrics.observe(stage, Duration::from_secs(i as u64));
         }
         let page = page(&hub, Format::Text).expect("no collector");
-        for (i, stage) in ["door", "parse", "queue", "produce", "judge", "reply", "after"].into_iter().enumerate() {
+        for (i, stage) in
+            ["door", "parse", "queue", "gather", "produce", "judge", "reply", "after"].into_iter().enumerate()
+        {
             let line = format!("epp_stage_duration_seconds_sum{{stage=\"{stage}\"}} {i}.0\n");
             assert!(page.contains(&line), "{line} is not in\n{page}");
         }

@@ -260,6 +260,10 @@ impl Producer for ApproxPrefix {
         columns.read(self.matches).map(|matches| matches[idx.row()].match_blocks > 0)
     }
 
+    fn cached_tokens(&self, columns: &Columns, idx: EndpointIdx) -> Option<u64> {
+        columns.read(self.matches).map(|matches| matches[idx.row()].cached_tokens())
+    }
+
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {
         let (Some(work), Some(matches), Some(target)) =
             (columns.read_request(self.work), columns.read(self.matches), picked.target())

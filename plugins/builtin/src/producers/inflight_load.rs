@@ -57,7 +57,8 @@ struct Config {
     max_estimated_output_tokens: Option<i64>,
     /// The instance that knows what is cached. Default: `approx-prefix-cache-producer`, if there is one.
     prefix_match_info_producer_name: String,
-    /// Accepted; there is nothing to share between replicas.
+    /// Accepted and without effect: several pickers do not tell each other what they have in flight. Each counts its own,
+    /// and what engines report of their queues is of all.
     #[serde(rename = "syncCrossReplicaState")]
     _sync_cross_replica_state: bool,
 }
@@ -88,7 +89,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
         return Err(BuildError(mistakes));
     }
     let output = Output { ratio: cfg.output_ratio, most: cfg.max_estimated_output_tokens.unwrap_or(i64::MAX) };
-    let producer = InFlightLoad {
+    let producer = Arc::new(InFlightLoad {
         output: cfg.add_estimated_output_tokens.then_some(output),
         ledger: Ledger::default(),
         prompt: cx.reads_request(""),
@@ -97,8 +98,9 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
         uncached: cx.writes(),
         scratch: cx.writes_request(),
         metrics: InFlightMetrics::new(cx.metrics, cx.name),
-    };
-    Ok(Instance { producer: Some(Arc::new(producer)), ..Instance::default() })
+    });
+    let told = producer.clone();
+    Ok(Instance { producer: Some(producer), state: Some(Arc::new(move || told.metrics.told())), ..Instance::default() })
 }
 
 struct InFlightLoad {

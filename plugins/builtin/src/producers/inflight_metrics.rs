@@ -13,6 +13,8 @@ use prometheus_client::registry::Registry;
 /// So many fairness ids get a series of their own; later ones share the series [`OTHER`].
 const MOST_FAIRNESS_IDS: usize = 1000;
 const OTHER: &str = "other";
+/// So many endpoints are told of on the debug page.
+const MOST_TOLD: usize = 100;
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct Labels {
@@ -134,6 +136,26 @@ impl InFlightMetrics {
         }
     }
 
+    /// What is in flight by endpoint as JSON, the most first.
+    pub fn told(&self) -> String {
+        let known = self.known.read();
+        let sum = |endpoint: &OfEndpoint| {
+            let gauges = endpoint.flows.values().flat_map(HashMap::values);
+            gauges.fold((0, 0), |(requests, tokens), g| (requests + g.requests.get(), tokens + g.tokens.get()))
+        };
+        let mut endpoints: Vec<_> = known.endpoints.values().map(|e| (e.name.to_string(), sum(e))).collect();
+        endpoints.sort_by(|(a, (ra, ta)), (b, (rb, tb))| (rb + tb).cmp(&(ra + ta)).then_with(|| a.cmp(b)));
+        let truncated = endpoints.len() > MOST_TOLD;
+        let shown: Vec<_> = endpoints
+            .into_iter()
+            .take(MOST_TOLD)
+            .map(|(endpoint, (requests, tokens))| {
+                serde_json::json!({"endpoint": endpoint, "requests": requests, "tokens": tokens})
+            })
+            .collect();
+        serde_json::json!({"endpoints": shown, "truncated": truncated}).to_string()
+    }
+
     fn labels(&self, name: &EndpointName, fairness_id: &str, priority: i32) -> Labels {
         Labels {
             endpoint_name: name.name.clone(),
@@ -170,6 +192,28 @@ mod tests {
         assert_eq!(n_series(&hub, "requests"), MOST_FAIRNESS_IDS + 1);
         assert_eq!(metrics.of(EndpointId::new(0, 1), &endpoint("a"), "new", 0).requests.get(), 50);
         assert_eq!(metrics.of(EndpointId::new(0, 1), &endpoint("a"), "f7", 0).requests.get(), 1);
+    }
+
+    #[test]
+    fn the_busiest_endpoints_are_told_first_and_not_too_many() {
+        let hub = MetricHub::default();
+        let metrics = InFlightMetrics::new(&hub, "p");
+        for (slot, name, tokens) in [(0, "b", 5), (1, "a", 5), (2, "c", 9)] {
+            let gauges = metrics.of(EndpointId::new(slot, 1), &endpoint(name), "f", 0);
+            gauges.requests.inc();
+            gauges.tokens.inc_by(tokens);
+        }
+        metrics.of(EndpointId::new(0, 1), &endpoint("b"), "g", 1).requests.inc();
+        let told = |name: &str, requests: i64, tokens: i64| {
+            format!(r#"{{"endpoint":"default/{name}","requests":{requests},"tokens":{tokens}}}"#)
+        };
+        let expected = [told("c", 1, 9), told("b", 2, 5), told("a", 1, 5)].join(",");
+        assert_eq!(metrics.told(), format!(r#"{{"endpoints":[{expected}],"truncated":false}}"#));
+        for slot in 3..110 {
+            metrics.of(EndpointId::new(slot, 1), &endpoint(&format!("x{slot}")), "f", 0);
+        }
+        let told = metrics.told();
+        assert_eq!((told.matches("endpoint\"").count(), told.ends_with(r#""truncated":true}"#)), (MOST_TOLD, true));
     }
 
     #[test]

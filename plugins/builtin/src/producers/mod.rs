@@ -1,11 +1,13 @@
 //! Producers: one file, or folder, a kind of data that filters and scorers read.
 
 pub mod approx_prefix;
+pub mod burst;
 mod encoder_cache;
 mod encoder_metrics;
 pub mod inflight_load;
 mod inflight_metrics;
 pub mod mm_embeddings;
+pub mod p2p_source;
 pub mod predicted_latency;
 mod prefix_metrics;
 mod ratios;
