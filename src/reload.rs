@@ -56,18 +56,23 @@ impl Reloader {
         let metrics = self.hub.families::<ReloadMetrics>();
         metrics.generation.set(1);
         let mut contents = files::follow(&path, known.into_bytes().into(), tasks);
+        let reloader = Arc::new(self);
         tasks.spawn("config", async move {
             while contents.changed().await.is_ok() {
                 let content = contents.borrow_and_update().clone();
-                match self.take(&String::from_utf8_lossy(&content)) {
+                let taking = reloader.clone();
+                // It takes long if there is a tokenizer to be read.
+                let take = move || taking.take(&String::from_utf8_lossy(&content));
+                let taken = tokio::task::spawn_blocking(take).await;
+                match taken.unwrap_or_else(|_| Err("building it broke off".into())) {
                     Ok(()) => {
                         metrics.generation.inc();
-                        *self.last_error.lock() = None;
+                        *reloader.last_error.lock() = None;
                     }
                     Err(why) => {
                         metrics.failures.inc();
                         tracing::error!("the changed config is refused, the one before stays in force: {why}");
-                        *self.last_error.lock() = Some(why);
+                        *reloader.last_error.lock() = Some(why);
                     }
                 }
             }
