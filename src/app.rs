@@ -143,7 +143,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
             scraping: Box::new(move |plan| scrape_settings(&as_set, plan)),
             scraper,
             board: board.clone(),
-            read: Box::new(move |text, current| read_plan(text, &settings, &slots, &registered, Some(current))),
+            read: Arc::new(move |text, current| read_plan(text, &settings, &slots, &registered, Some(current))),
             hub: hub.clone(),
             sched_metrics,
             generations: generations.clone(),

@@ -42,7 +42,7 @@ impl MetricFamilies for ReloadMetrics {
 pub type LastError = Arc<Mutex<Option<String>>>;
 
 /// Reads and checks a config; instances that are as in the plan before are taken over with their state.
-pub type ReadPlan = Box<dyn Fn(&str, &Plan) -> Result<Plan, Vec<Mistake>> + Send + Sync>;
+pub type ReadPlan = Arc<dyn Fn(&str, &Plan) -> Result<Plan, Vec<Mistake>> + Send + Sync>;
 
 /// What a plan asks of engines.
 pub type Scraping = Box<dyn Fn(&Plan) -> ScrapeSettings + Send + Sync>;
@@ -70,7 +70,7 @@ impl Reloader {
         tasks.spawn("config", async move {
             while contents.changed().await.is_ok() {
                 let content = contents.borrow_and_update().clone();
-                match self.take(&String::from_utf8_lossy(&content)).await {
+                match self.take(String::from_utf8_lossy(&content).into_owned()).await {
                     Ok(()) => {
                         metrics.generation.inc();
                         *self.last_error.lock() = None;
@@ -86,9 +86,12 @@ impl Reloader {
     }
 
     /// Takes up a config whole, or not at all.
-    async fn take(&self, text: &str) -> Result<(), String> {
+    async fn take(&self, text: String) -> Result<(), String> {
         let current = self.generations.load_full();
-        let plan = (self.read)(text, &current.plan).map_err(|mistakes| {
+        let (read, before) = (self.read.clone(), current.clone());
+        // It takes long if there is a tokenizer to be read.
+        let plan = tokio::task::spawn_blocking(move || read(&text, &before.plan)).await;
+        let plan = plan.map_err(|_| "building it broke off")?.map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             lines.join("; ")
         })?;
