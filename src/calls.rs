@@ -37,8 +37,8 @@ impl HttpCalls {
 }
 
 impl Calls for HttpCalls {
-    fn post(&self, call: Call) -> Answer<'_> {
-        Box::pin(post(self.client.clone(), call))
+    fn ask(&self, call: Call) -> Answer<'_> {
+        Box::pin(ask(self.client.clone(), call))
     }
 
     fn send(&self, call: Call) {
@@ -48,7 +48,7 @@ impl Calls for HttpCalls {
         };
         let client = self.client.clone();
         self.tasks.spawn("call", async move {
-            if let Err(why) = post(client, call).await {
+            if let Err(why) = ask(client, call).await {
                 tracing::debug!(why, "a call failed");
             }
             drop(turn);
@@ -56,11 +56,14 @@ impl Calls for HttpCalls {
     }
 }
 
-async fn post(client: Client<HttpConnector, Full<Bytes>>, call: Call) -> Result<Bytes, String> {
-    let request = Request::post(&call.url)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(Bytes::from(call.body)))
-        .map_err(|e| format!("cannot ask {}: {e}", call.url))?;
+async fn ask(client: Client<HttpConnector, Full<Bytes>>, call: Call) -> Result<Bytes, String> {
+    let request = if call.body.is_empty() {
+        Request::get(&call.url)
+    } else {
+        Request::post(&call.url).header(header::CONTENT_TYPE, "application/json")
+    };
+    let request =
+        request.body(Full::new(Bytes::from(call.body))).map_err(|e| format!("cannot ask {}: {e}", call.url))?;
     let answer = async {
         let response = client.request(request).await.map_err(|e| e.to_string())?;
         if !response.status().is_success() {
@@ -81,30 +84,33 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    async fn answer(reply: &'static str) -> Result<Bytes, String> {
+    /// What is made of a reply to a call with this body; `asked` is how the call must begin.
+    async fn answer(body: &str, asked: &str, reply: &str) -> Result<Bytes, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/ask", listener.local_addr().unwrap());
         let serve = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut read = [0; 1024];
             let n = stream.read(&mut read).await.unwrap();
-            assert!(read[..n].starts_with(b"POST /ask "));
+            assert!(read[..n].starts_with(asked.as_bytes()));
             stream.write_all(reply.as_bytes()).await.unwrap();
         };
         let calls = HttpCalls::new(Tasks::default());
-        let call = Call { url, body: b"{}".to_vec(), timeout: Duration::from_secs(5) };
-        tokio::join!(calls.post(call), serve).0
+        let call = Call { url, body: body.into(), timeout: Duration::from_secs(5) };
+        tokio::join!(calls.ask(call), serve).0
     }
 
     #[tokio::test]
     async fn the_body_of_a_good_answer_is_returned() {
-        let got = answer("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
-        assert_eq!(got, Ok(Bytes::from_static(b"hi")));
+        for (body, asked) in [("{}", "POST /ask "), ("", "GET /ask ")] {
+            let got = answer(body, asked, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
+            assert_eq!(got, Ok(Bytes::from_static(b"hi")));
+        }
     }
 
     #[tokio::test]
     async fn another_status_is_an_error() {
-        let got = answer("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await;
+        let got = answer("{}", "POST ", "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await;
         assert!(got.unwrap_err().ends_with("status 503"));
     }
 
@@ -112,6 +118,6 @@ mod tests {
     async fn a_call_to_nobody_is_an_error() {
         let calls = HttpCalls::new(Tasks::default());
         let call = Call { url: "http://127.0.0.1:1/x".into(), body: Vec::new(), timeout: Duration::from_secs(5) };
-        assert!(calls.post(call).await.is_err());
+        assert!(calls.ask(call).await.is_err());
     }
 }

@@ -11,10 +11,10 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send 
 
 /// Makes calls for plugins, which do no I/O.
 pub trait Calls: Send + Sync {
-    /// Posts JSON; the answer is the body of a reply of status 200.
-    fn post(&self, call: Call) -> Answer<'_>;
+    /// Makes a call; the answer is the body of a reply of status 2xx.
+    fn ask(&self, call: Call) -> Answer<'_>;
 
-    /// Posts JSON and forgets about it.
+    /// Makes a call and forgets about it.
     fn send(&self, call: Call);
 }
 
@@ -23,7 +23,7 @@ pub trait Calls: Send + Sync {
 pub struct NoCalls;
 
 impl Calls for NoCalls {
-    fn post(&self, call: Call) -> Answer<'_> {
+    fn ask(&self, call: Call) -> Answer<'_> {
         Box::pin(std::future::ready(Err(format!("{}: no calls are made here", call.url))))
     }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    Charge, Columns, Cycle, Denial, EndpointId, EndpointIdx, EndpointMeta, HeaderEdits, Held, InferenceRequest, Ledger,
-    Load, Next, Picked, ProfileRun, Snapshot, host_port,
+    Answers, Charge, Columns, Cycle, Denial, EndpointId, EndpointIdx, EndpointMeta, HeaderEdits, Held,
+    InferenceRequest, Ledger, Load, Next, Picked, ProfileRun, Snapshot, host_port,
 };
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::flow::admission::admit;
@@ -150,12 +151,16 @@ impl Pipeline {
                 Some(producer) => producer.produce(cx, &mut work.columns),
                 None => Ok(()),
             };
-            if let Some(remote) = &p.remote
-                && let Some(call) = remote.ask(cx, &work.columns, &work.candidates)
-            {
-                let answer = calls.post(call).await;
-                let answer = answer.as_deref().map_err(Clone::clone);
-                result = result.and(remote.answered(cx, &mut work.columns, &work.candidates, answer));
+            if let Some(remote) = &p.remote {
+                let asked = remote.ask(cx, &work.columns, &work.candidates);
+                if !asked.is_empty() {
+                    let began = Instant::now();
+                    let answered = join_all(asked.into_iter().map(|call| calls.ask(call))).await;
+                    let took = began.elapsed();
+                    let bodies: Vec<_> = answered.iter().map(|a| a.as_deref().map_err(Clone::clone)).collect();
+                    let answers = Answers { bodies: &bodies, took };
+                    result = result.and(remote.answered(cx, &mut work.columns, &work.candidates, answers));
+                }
             }
             if let Err(why) = result {
                 p.failures.inc();

@@ -1,17 +1,18 @@
 //! What whole configs choose: endpoints and a request in, the choice out.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use epp_plugin_api::{
-    Adapters, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Parsed, Piece,
-    Slots, Snapshot, SnapshotRow,
+    Adapters, Call, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Parsed,
+    Piece, Slots, Snapshot, SnapshotRow,
 };
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use crate::config::{Environment, load};
 use crate::flow::refusal::Refusal;
-use crate::sched::calls::NoCalls;
+use crate::sched::calls::{Answer, Calls, NoCalls};
 use crate::sched::cycle::{Inputs, Outcome};
 use crate::sched::metrics::SchedMetrics;
 use crate::sched::pipeline::Pipeline;
@@ -62,6 +63,11 @@ impl Bench {
     }
 
     fn run(&self, model: &str, prompt: &[u32]) -> Result<Outcome, Refusal> {
+        self.run_with(model, prompt, &NoCalls).expect("no service is asked")
+    }
+
+    /// As `run`, with services that answer `calls`; `None` if one of them does not.
+    fn run_with(&self, model: &str, prompt: &[u32], calls: &dyn Calls) -> Option<Result<Outcome, Refusal>> {
         let now = Instant::now();
         let request = InferenceRequest {
             id: "r".into(),
@@ -89,8 +95,8 @@ impl Bench {
             generation: 1,
             decisions: &self.decisions,
         };
-        let outcome = self.pipeline.run(inputs, &NoCalls).now_or_never().expect("no service is asked");
-        outcome.map(|(outcome, _)| outcome)
+        let ran = self.pipeline.run(inputs, calls).now_or_never()?;
+        Some(ran.map(|(outcome, _)| outcome))
     }
 
     /// Where a request for a prompt of token ids goes, and who is named to do its prefill.
@@ -137,6 +143,37 @@ fn a_pool_whose_filters_leave_nobody_is_told_to_be_full() {
     assert_eq!(Bench::of_roles(config, &["", "decode"]).picks(&[1]), "429 rejected-saturated");
     let gold = Bench::new(config, vec![(&[("tier", "gold")], Observed::default())]);
     assert_eq!(gold.picks(&[1]), "10.0.0.1:8000");
+}
+
+/// A predictor that answers nobody before so many calls are under way; of the endpoints those of the last call are best.
+struct Predictor {
+    calls: usize,
+    under_way: AtomicUsize,
+}
+
+impl Calls for Predictor {
+    fn ask(&self, call: Call) -> Answer<'_> {
+        let n = self.under_way.fetch_add(1, Relaxed) + 1;
+        let rows = call.body.windows(6).filter(|bytes| bytes == b"\"kv_ca").count();
+        let one = format!(r#"{{"ttft_ms": {}, "tpot_ms": 1}}"#, 100 - n);
+        let body = format!(r#"{{"predictions": [{}]}}"#, vec![one; rows].join(","));
+        Box::pin(std::future::poll_fn(move |_| match self.under_way.load(Relaxed) == self.calls {
+            true => std::task::Poll::Ready(Ok(body.clone().into())),
+            false => std::task::Poll::Pending,
+        }))
+    }
+
+    fn send(&self, _call: Call) {}
+}
+
+#[test]
+fn what_a_producer_asks_for_is_asked_at_once_and_answers_keep_their_order() {
+    let config = "plugins: [{type: predicted-latency-producer}, {type: latency-scorer}, {type: max-score-picker}]\n";
+    let bench = Bench::of_roles(config, &[""; 201]);
+    // Three calls for predictions, and one that asks the service how it is.
+    let predictor = Predictor { calls: 4, under_way: AtomicUsize::new(0) };
+    let outcome = bench.run_with("m", &[1], &predictor).expect("all calls are under way at once").unwrap();
+    assert_eq!(outcome.destination, "10.0.0.201:8000");
 }
 
 #[test]

@@ -30,9 +30,9 @@ pub use metrics::{MetricFamilies, MetricHub};
 pub use node::{Node, NodeError, Place, Value};
 pub use parse::{ParseError, Parsed, Parser, Piece, ResponseKind, ResponseParser, Usage};
 pub use plugin::{
-    Admitter, Call, Cycle, Decider, Decision, Denial, Filter, HandlerError, Held, Hooks, Load, Next, Parting, Picked,
-    Picker, Producer, ProfileHandler, ProfileRun, Remote, Report, ResponseEnd, Runs, Saturation, Scorer, Screener,
-    Served, Targets,
+    Admitter, Answers, Call, Cycle, Decider, Decision, Denial, Filter, HandlerError, Held, Hooks, Load, Next, Parting,
+    Picked, Picker, Producer, ProfileHandler, ProfileRun, Remote, Report, ResponseEnd, Runs, Saturation, Scorer,
+    Screener, Served, Targets,
 };
 pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
 pub use request::{HeaderEdits, Headers, InferenceRequest};

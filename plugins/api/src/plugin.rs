@@ -205,21 +205,31 @@ pub struct Report {
     pub value: f64,
 }
 
-/// A POST of JSON that the picker makes for a plugin, which does no I/O itself.
+/// A call over HTTP that the picker makes for a plugin, which does no I/O itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub url: String,
+    /// JSON to post. Empty: a GET.
     pub body: Vec<u8>,
     /// After so long it has failed.
     pub timeout: Duration,
 }
 
-/// Asks a service before the pick, in the place of a producer.
-pub trait Remote: Send + Sync {
-    /// What to ask for this request; `None` asks nothing.
-    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Call>;
+/// What came of the calls that were made for a request, all at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Answers<'a> {
+    /// For each call, in the order in which they were asked for: the body, or why there is none.
+    pub bodies: &'a [Result<&'a [u8], String>],
+    /// How long it took until the last of them was there.
+    pub took: Duration,
+}
 
-    /// Fills columns from the answer, or from why there is none.
+/// Asks services before the pick, in the place of a producer.
+pub trait Remote: Send + Sync {
+    /// What to ask for this request, all of it at once. Nothing: [`Self::answered`] is not called.
+    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Vec<Call>;
+
+    /// Fills columns from the answers, or from why there are none.
     ///
     /// # Errors
     /// Says why nothing could be produced; the columns it owns then read as missing and the request goes on.
@@ -228,7 +238,7 @@ pub trait Remote: Send + Sync {
         cx: &Cycle<'_>,
         columns: &mut Columns,
         among: &Candidates,
-        answer: Result<&[u8], String>,
+        answers: Answers<'_>,
     ) -> Result<(), String>;
 }
 

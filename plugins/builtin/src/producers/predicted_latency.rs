@@ -4,11 +4,20 @@
 //! A prediction is valid if it is below the request's objective, from the headers `x-llm-d-slo-ttft-ms` and
 //! `x-llm-d-slo-tpot-ms`, or if there is none; the objective per output token counts times `sloBufferFactor`, and that of
 //! the strictest request running on an endpoint binds there. Without streaming, and on endpoints of the role `prefill`,
-//! the time per output token is not judged. Without an answer, or with more candidates than the service takes, nothing
-//! is predicted. What answers really took is sent to the training service when they are complete; that needs response
-//! bodies. The environment says where the services are: `PREDICTION_SERVER_URL`, a list by commas, and
-//! `TRAINING_SERVER_URL`. Reads the value `TokenizedPrompt` and the columns `PrefixCacheMatchInfoDataKey` and
-//! `InFlightLoadDataKey`; writes the column `LatencyPredictionInfoDataKey`. Costs a call to a service.
+//! the time per output token is not judged. Candidates beyond the first 100 are asked for in further calls, all at once;
+//! if one of them fails, nothing is predicted.
+//!
+//! What answers really took is taught to the training service, which needs response bodies: the first answer at once,
+//! and then those of a second together, with the next one that is complete; what is more than
+//! `LATENCY_MAX_SAMPLE_SIZE` (1000) of them is thinned out. Once a minute a request also asks a prediction service how it
+//! is, beside its predictions and for as long as those may take; `/debug/plugins/state` shows the answer.
+//!
+//! The environment says where the services are: `PREDICTION_SERVER_URL`, a list by commas, and `TRAINING_SERVER_URL`; and
+//! how they are asked: `LATENCY_HTTP_TIMEOUT_SEC` (10; a prediction is waited for 0.4 s at most),
+//! `LATENCY_MAX_BULK_SIZE` (100), `LATENCY_FLUSH_INTERVAL_SEC` (1), `LATENCY_METRICS_INTERVAL_SEC` (60). Reads the value
+//! `TokenizedPrompt` and the columns `PrefixCacheMatchInfoDataKey` and `InFlightLoadDataKey`; writes the column
+//! `LatencyPredictionInfoDataKey`. Costs a call to a service for each 100 candidates. A reload that changes it forgets
+//! what waits to be taught.
 //!
 //! ```yaml
 //! - type: predicted-latency-producer
@@ -19,8 +28,12 @@
 //!     predictInProduce: true    # false: only trains
 //! ```
 
+mod lessons;
+mod metrics;
+mod observing;
 mod running;
 mod services;
+mod status;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -28,16 +41,19 @@ mod wire;
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    BuildContext, BuildError, Call, Candidates, ColumnKey, Columns, Cycle, EndpointIdx, Held, Instance, Kind, Parting,
-    Picked, PluginType, Producer, Remote, RequestKey, ResponseEnd, Stability,
+    Answers, BuildContext, BuildError, Call, Candidates, ColumnKey, Columns, Cycle, EndpointIdx, Held, Instance, Kind,
+    Picked, PluginType, Producer, Remote, RequestKey, Stability,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::Instant;
 
-use self::running::{Joined, Running};
+use self::lessons::Lessons;
+use self::metrics::LatencyMetrics;
+use self::observing::{Observing, Stage};
+use self::running::Running;
 use self::services::Services;
-use self::wire::{Features, Prediction, Sample};
+use self::status::Status;
+use self::wire::{Features, Prediction};
 use crate::attributes::{EncoderMatch, InFlight, LatencyPrediction, PrefixMatch, TokenizedPrompt};
 use crate::slo::Objectives;
 
@@ -112,6 +128,7 @@ fn build(cx: &mut BuildContext<'_>, services: Services) -> Result<Instance, Buil
         return Err(BuildError::at("sloBufferFactor", message));
     }
     let encoder = cfg.use_encoder_cache_features;
+    let teaching = Teaching { lessons: Lessons::new(services.teach_every, services.most_samples), services };
     let producer = Arc::new(PredictedLatency {
         buffer: cfg.slo_buffer_factor,
         streaming: cfg.streaming_mode,
@@ -123,9 +140,17 @@ fn build(cx: &mut BuildContext<'_>, services: Services) -> Result<Instance, Buil
         encoder: encoder.then(|| cx.reads(&cfg.encoder_cache_match_info_producer_name)),
         predictions: cx.writes(),
         running: Running::default(),
-        services: Arc::new(services),
+        status: Status::default(),
+        metrics: LatencyMetrics::new(cx.metrics, cx.name, TYPE.reported),
+        teaching: Arc::new(teaching),
     });
-    Ok(Instance { producer: Some(producer.clone()), remote: Some(producer), ..Instance::default() })
+    let shown = producer.clone();
+    Ok(Instance {
+        producer: Some(producer.clone()),
+        remote: Some(producer),
+        state: Some(Arc::new(move || shown.status.shown())),
+        ..Instance::default()
+    })
 }
 
 struct PredictedLatency {
@@ -139,7 +164,15 @@ struct PredictedLatency {
     encoder: Option<ColumnKey<EncoderMatch>>,
     predictions: ColumnKey<LatencyPrediction>,
     running: Running,
-    services: Arc<Services>,
+    status: Status,
+    metrics: LatencyMetrics,
+    teaching: Arc<Teaching>,
+}
+
+/// The services, and what waits to be taught to one of them.
+struct Teaching {
+    services: Services,
+    lessons: Lessons,
 }
 
 impl PredictedLatency {
@@ -197,12 +230,18 @@ fn whole(value: f64) -> u64 {
 }
 
 impl Remote for PredictedLatency {
-    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Option<Call> {
-        if !self.predicts || among.is_empty() || among.count() > self.services.most_rows {
-            return None;
+    fn ask(&self, cx: &Cycle<'_>, columns: &Columns, among: &Candidates) -> Vec<Call> {
+        let services = &self.teaching.services;
+        if !self.predicts || among.is_empty() {
+            return Vec::new();
         }
         let rows: Vec<Features> = among.iter().map(|idx| self.features(cx, columns, idx)).collect();
-        wire::ask(self.services.prediction()?, &rows, self.services.wait)
+        let predict = |rows| wire::ask(services.prediction()?, rows, services.wait);
+        let mut calls: Vec<Call> = rows.chunks(services.most_rows).filter_map(predict).collect();
+        if !calls.is_empty() && self.status.is_due(cx.now, services.status_every) {
+            calls.extend(services.prediction().map(|base| wire::ask_status(base, services.wait)));
+        }
+        calls
     }
 
     fn answered(
@@ -210,13 +249,22 @@ impl Remote for PredictedLatency {
         cx: &Cycle<'_>,
         columns: &mut Columns,
         among: &Candidates,
-        answer: Result<&[u8], String>,
+        answers: Answers<'_>,
     ) -> Result<(), String> {
-        let said = wire::answered(answer?, among.count())?;
+        let most = self.teaching.services.most_rows;
+        let (predicted, status) = answers.bodies.split_at(among.count().div_ceil(most).min(answers.bodies.len()));
+        status.iter().for_each(|answer| self.status.heard(answer));
+        let (mut said, mut wanted) = (Vec::with_capacity(among.count()), among.count());
+        for answer in predicted {
+            let chunk = wanted.min(most);
+            said.extend(wire::answered(answer.clone()?, chunk)?);
+            wanted -= chunk;
+        }
         let judged: Vec<_> =
             among.iter().zip(said).map(|(idx, said)| (idx, self.judged(cx, columns, idx, said))).collect();
         let column = columns.write(self.predictions);
         judged.into_iter().for_each(|(idx, prediction)| column[idx.row()] = prediction);
+        self.metrics.of(cx.request).predicted(answers.took);
         Ok(())
     }
 }
@@ -224,68 +272,24 @@ impl Remote for PredictedLatency {
 impl Producer for PredictedLatency {
     fn picked(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) -> Option<Box<dyn Held>> {
         let target = picked.target()?;
-        let objective = Objectives::of(&cx.request.headers).tpot;
+        let objectives = Objectives::of(&cx.request.headers);
         let prefill = picked.firsts().find(|(profile, _)| *profile == PREFILL).map(|(_, idx)| idx);
+        let predictions = columns.read(self.predictions);
+        let stage = |idx: EndpointIdx| Stage {
+            features: self.features(cx, columns, idx),
+            predicted: predictions.map(|predictions| predictions[idx.row()]),
+        };
         Some(Box::new(Observing {
-            services: self.services.clone(),
+            teaching: self.teaching.clone(),
+            series: self.metrics.of(cx.request),
             streaming: self.streaming,
+            objectives,
             received: cx.now,
-            first: self.features(cx, columns, prefill.unwrap_or(target)),
-            rest: self.features(cx, columns, target),
-            _joined: self.running.join(cx.snapshot.id(target), objective),
+            first: stage(prefill.unwrap_or(target)),
+            rest: stage(target),
+            _joined: self.running.join(cx.snapshot.id(target), objectives.tpot),
             first_chunk: None,
             chunks: 0,
         }))
-    }
-}
-
-/// Watches what a request really takes.
-struct Observing {
-    services: Arc<Services>,
-    streaming: bool,
-    received: Instant,
-    /// The endpoint that computes the first token, as it stood at the pick.
-    first: Features,
-    /// The one that computes the others.
-    rest: Features,
-    _joined: Option<Joined>,
-    first_chunk: Option<Instant>,
-    chunks: u64,
-}
-
-impl Observing {
-    fn samples(&self, end: &ResponseEnd) -> Vec<Sample> {
-        let ms = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e3;
-        let sample = |features: &Features, actual_ttft_ms, actual_tpot_ms| Sample {
-            features: features.clone(),
-            actual_ttft_ms,
-            actual_tpot_ms,
-        };
-        if !self.streaming {
-            return vec![sample(&self.first, ms(self.received, end.now), 0.0)];
-        }
-        // An answer that came in one piece does not tell its first token from the others.
-        let Some(first) = self.first_chunk.filter(|at| *at < end.now) else { return Vec::new() };
-        let mut samples = vec![sample(&self.first, ms(self.received, first), 0.0)];
-        let tokens = end.usage.completion.unwrap_or(self.chunks);
-        if tokens > 1 {
-            let rest = Features { num_tokens_generated: tokens, ..self.rest.clone() };
-            samples.push(sample(&rest, 0.0, ms(first, end.now) / (tokens - 1) as f64));
-        }
-        samples
-    }
-}
-
-impl Held for Observing {
-    fn response_chunk(&mut self, now: Instant) {
-        self.first_chunk.get_or_insert(now);
-        self.chunks += 1;
-    }
-
-    fn response_ended(&mut self, end: &ResponseEnd) -> Parting {
-        let samples = self.samples(end);
-        let teach = || wire::teach(&self.services.training, &samples, self.services.timeout);
-        let calls = if samples.is_empty() { Vec::new() } else { teach().into_iter().collect() };
-        Parting { calls, ..Parting::default() }
     }
 }

@@ -8,6 +8,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(400);
 /// The services take no more rows in one call.
 const MOST_ROWS: usize = 100;
 
+/// So many samples wait at most to be taught, whatever the environment says.
+const MOST_SAMPLES: u64 = 100_000;
+
 /// Where the services are and how they are asked.
 #[derive(Debug)]
 pub struct Services {
@@ -17,8 +20,14 @@ pub struct Services {
     pub wait: Duration,
     /// How long a training call may take.
     pub timeout: Duration,
-    /// Most endpoints of one prediction.
+    /// Most endpoints of one call for predictions.
     pub most_rows: usize,
+    /// How often a prediction service is asked how it is.
+    pub status_every: Duration,
+    /// How often samples are taught.
+    pub teach_every: Duration,
+    /// Most samples of one call that teaches.
+    pub most_samples: usize,
     next: AtomicUsize,
 }
 
@@ -27,16 +36,22 @@ impl Services {
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
         let clean = |url: &str| url.trim().trim_end_matches('/').to_owned();
         let text = |name: &str, usual: &str| variable(name).filter(|v| !v.is_empty()).unwrap_or(usual.into());
+        let number = |name: &str, usual: u64| {
+            let number = variable(name).and_then(|text| text.trim().parse().ok());
+            number.filter(|&number: &u64| number > 0).unwrap_or(usual)
+        };
         let prediction = text("PREDICTION_SERVER_URL", "http://localhost:8001");
-        let seconds = variable("LATENCY_HTTP_TIMEOUT_SEC").and_then(|text| text.trim().parse().ok());
-        let timeout = Duration::from_secs(seconds.filter(|&seconds: &u64| seconds > 0).unwrap_or(10));
-        let rows = variable("LATENCY_MAX_BULK_SIZE").and_then(|text| text.trim().parse().ok());
+        let timeout = Duration::from_secs(number("LATENCY_HTTP_TIMEOUT_SEC", 10));
+        let rows = usize::try_from(number("LATENCY_MAX_BULK_SIZE", MOST_ROWS as u64)).unwrap_or(usize::MAX);
         Self {
             prediction: prediction.split(',').map(clean).filter(|url| !url.is_empty()).collect(),
             training: clean(&text("TRAINING_SERVER_URL", "http://localhost:8000")),
             wait: timeout.min(LONGEST_WAIT),
             timeout,
-            most_rows: rows.filter(|rows| (1..=MOST_ROWS).contains(rows)).unwrap_or(MOST_ROWS),
+            most_rows: rows.min(MOST_ROWS),
+            status_every: Duration::from_secs(number("LATENCY_METRICS_INTERVAL_SEC", 60)),
+            teach_every: Duration::from_secs(number("LATENCY_FLUSH_INTERVAL_SEC", 1)),
+            most_samples: number("LATENCY_MAX_SAMPLE_SIZE", 1000).min(MOST_SAMPLES) as usize,
             next: AtomicUsize::new(0),
         }
     }
@@ -68,5 +83,7 @@ mod tests {
         let odd = services(&[("LATENCY_HTTP_TIMEOUT_SEC", "soon"), ("LATENCY_MAX_BULK_SIZE", "1000")]);
         assert_eq!((odd.prediction(), odd.training.as_str()), (Some("http://localhost:8001"), "http://localhost:8000"));
         assert_eq!((odd.timeout, odd.wait, odd.most_rows), (Duration::from_secs(10), LONGEST_WAIT, 100));
+        assert_eq!((odd.status_every, odd.teach_every), (Duration::from_secs(60), Duration::from_secs(1)));
+        assert_eq!(services(&[("LATENCY_MAX_SAMPLE_SIZE", "-5")]).most_samples, 1000);
     }
 }

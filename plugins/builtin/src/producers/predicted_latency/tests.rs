@@ -2,13 +2,23 @@
 
 use std::time::Duration;
 
-use epp_plugin_api::{ProfileRun, Runs, Usage};
+use epp_plugin_api::{Parting, ProfileRun, ResponseEnd, Runs, Usage};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{Rig, Row, cycle, request, snapshot};
 
 crate::conformance!(TYPE, json!({"streamingMode": true, "contextTTL": 300000000000u64}));
+
+/// What a service says to one call.
+type Said = Result<String, String>;
+
+/// Has the answers read.
+fn answered(remote: &dyn Remote, cx: &Cycle<'_>, columns: &mut Columns, said: &[Said]) -> Result<(), String> {
+    let bodies: Vec<_> = said.iter().map(|s| s.as_ref().map(String::as_bytes).map_err(Clone::clone)).collect();
+    let answers = Answers { bodies: &bodies, took: Duration::from_millis(7) };
+    remote.answered(cx, columns, &Candidates::all(cx.snapshot.rows()), answers)
+}
 
 const OBJECTIVES: [(&str, &str); 2] = [("x-slo-ttft-ms", "100"), ("x-slo-tpot-ms", "30")];
 
@@ -18,7 +28,7 @@ fn predicted(parameters: Value, objectives: &[(&str, &str)], tpot: f64, joined: 
     let instance = rig.build(&TYPE, parameters);
     let (remote, producer) = (instance.remote.unwrap(), instance.producer.unwrap());
     let board = snapshot(1, [Row::heard(2.0, 3.0, 1.5)]);
-    let (mut columns, among) = (Columns::default(), Candidates::all(1));
+    let mut columns = Columns::default();
     columns.reset(1);
     let runs = Runs { names: vec!["d".into()], runs: vec![ProfileRun::Chose(vec![EndpointIdx(0)])], peer: None };
     let mut other = request(b"", Default::default());
@@ -28,7 +38,7 @@ fn predicted(parameters: Value, objectives: &[(&str, &str)], tpot: f64, joined: 
     objectives.iter().for_each(|(key, value)| request.headers.set(*key, (*value).to_owned()));
     let cx = cycle(&board, &request);
     let answer = json!({"predictions": [{"ttft_ms": 50, "tpot_ms": tpot}]}).to_string();
-    assert_eq!(remote.answered(&cx, &mut columns, &among, Ok(answer.as_bytes())), Ok(()));
+    assert_eq!(answered(&*remote, &cx, &mut columns, &[Ok(answer)]), Ok(()));
     columns.read(rig.slots.column::<LatencyPrediction>("predicted-latency-producer")).unwrap()[0]
 }
 
@@ -63,7 +73,8 @@ fn the_service_is_told_what_it_accepts() {
     let (board, request) = (snapshot(1, [row]), request(b"", Default::default()));
     let mut columns = Columns::default();
     columns.reset(1);
-    let call = remote.ask(&cycle(&board, &request), &columns, &Candidates::all(1)).unwrap();
+    let calls = remote.ask(&cycle(&board, &request), &columns, &Candidates::all(1));
+    let call = &calls[0];
     let body: Value = serde_json::from_slice(&call.body).unwrap();
     let expected = json!({"kv_cache_percentage": 1.0, "input_token_length": 0, "num_request_waiting": 2,
         "num_request_running": 3, "num_tokens_generated": 1, "prefix_cache_score": 0.0, "encoder_input_size": 0,
@@ -72,47 +83,115 @@ fn the_service_is_told_what_it_accepts() {
     assert_eq!(call.timeout, Duration::from_millis(400));
 }
 
+/// What is asked for so many endpoints at the first request and at the next: rows of each call, or its page.
+fn asked(parameters: Value, rows: usize) -> [Vec<String>; 2] {
+    let remote = Rig::default().build(&TYPE, parameters).remote.unwrap();
+    let (board, request) = (snapshot(1, vec![Row::default(); rows]), request(b"", Default::default()));
+    let mut columns = Columns::default();
+    columns.reset(rows);
+    let cx = cycle(&board, &request);
+    [(); 2].map(|()| {
+        let calls = remote.ask(&cx, &columns, &Candidates::all(rows));
+        let shown = |call: &Call| match serde_json::from_slice::<Value>(&call.body) {
+            Ok(body) => body["requests"].as_array().unwrap().len().to_string(),
+            Err(_) => call.url.rsplit_once('/').unwrap().1.to_owned(),
+        };
+        calls.iter().map(shown).collect()
+    })
+}
+
 #[test]
-fn asks_nothing_for_more_endpoints_than_the_service_takes_or_if_told_not_to() {
-    let asked = |parameters, rows| {
-        let remote = Rig::default().build(&TYPE, parameters).remote.unwrap();
-        let (board, request) = (snapshot(1, vec![Row::default(); rows]), request(b"", Default::default()));
-        let mut columns = Columns::default();
-        columns.reset(rows);
-        remote.ask(&cycle(&board, &request), &columns, &Candidates::all(rows)).is_some()
-    };
-    assert!(asked(json!(null), 100) && !asked(json!(null), 101) && !asked(json!(null), 0));
-    assert!(!asked(json!({"predictInProduce": false}), 1));
+fn asks_for_a_hundred_endpoints_a_call_and_once_in_a_while_for_the_status() {
+    assert_eq!(asked(json!(null), 100), [vec!["100", "status"], vec!["100"]]);
+    assert_eq!(asked(json!(null), 250), [vec!["100", "100", "50", "status"], vec!["100", "100", "50"]]);
+}
+
+#[test]
+fn asks_nothing_for_nobody_or_if_told_not_to() {
+    assert_eq!(asked(json!(null), 0), [vec![""; 0], vec![]]);
+    assert_eq!(asked(json!({"predictInProduce": false}), 1), [vec![""; 0], vec![]]);
+}
+
+/// An answer of so many predictions that count up from `from`.
+fn predictions(from: usize, n: usize) -> Said {
+    let predictions: Vec<_> = (from..from + n).map(|i| json!({"ttft_ms": i, "tpot_ms": 1})).collect();
+    Ok(json!({"predictions": predictions}).to_string())
+}
+
+/// The predicted times to the first token of so many endpoints, by these answers.
+fn ttfts(rows: usize, said: &[Said]) -> Result<Vec<f64>, String> {
+    let rig = Rig::default();
+    let remote = rig.build(&TYPE, json!(null)).remote.unwrap();
+    let (board, request) = (snapshot(1, vec![Row::default(); rows]), request(b"", Default::default()));
+    let mut columns = Columns::default();
+    columns.reset(rows);
+    let ended = answered(&*remote, &cycle(&board, &request), &mut columns, said);
+    let column = columns.read(rig.slots.column::<LatencyPrediction>("predicted-latency-producer"));
+    assert_eq!(ended.is_ok(), column.is_some());
+    ended.map(|()| column.unwrap().iter().map(|said| said.ttft).collect())
+}
+
+#[test]
+fn each_endpoint_gets_the_prediction_of_its_place() {
+    let counted: Vec<f64> = (0..230).map(f64::from).collect();
+    let three = [predictions(0, 100), predictions(100, 100), predictions(200, 30)];
+    assert_eq!(ttfts(230, &three).as_ref(), Ok(&counted));
+    // A service that says too much shifts nobody.
+    let [first, second, third] = three;
+    assert_eq!(ttfts(230, &[predictions(0, 103), second.clone(), third.clone()]), Ok(counted));
+    assert!(ttfts(230, &[first.clone(), predictions(100, 99), third.clone()]).is_err());
+    assert!(ttfts(230, &[first, second, Err("no answer".into())]).is_err());
 }
 
 #[test]
 fn without_an_answer_nothing_is_predicted() {
-    let rig = Rig::default();
-    let remote = rig.build(&TYPE, json!(null)).remote.unwrap();
-    let (board, request) = (snapshot(1, vec![Row::default(); 2]), request(b"", Default::default()));
-    let short = br#"{"predictions": [{"ttft_ms": 1, "tpot_ms": 1}]}"#;
-    for answer in [Err("no answer".to_owned()), Ok(&short[..]), Ok(&b"?"[..])] {
-        let mut columns = Columns::default();
-        columns.reset(2);
-        let among = Candidates::all(2);
-        assert!(remote.answered(&cycle(&board, &request), &mut columns, &among, answer).is_err());
-        assert!(columns.read(rig.slots.column::<LatencyPrediction>("predicted-latency-producer")).is_none());
+    let short = predictions(0, 1);
+    for answer in [Err("no answer".to_owned()), short, Ok("?".into())] {
+        assert!(ttfts(2, &[answer]).is_err());
     }
 }
 
-/// What is taught of an answer whose chunks came after so many milliseconds, the last one with the end.
-fn taught(parameters: Value, chunks: &[u64], usage: Usage) -> Vec<(f64, f64)> {
-    let producer = Rig::default().build(&TYPE, parameters).producer.unwrap();
+#[test]
+fn the_status_is_shown_and_predictions_do_not_wait_for_a_good_one() {
+    let rig = Rig::default();
+    let instance = rig.build(&TYPE, json!(null));
+    let (remote, state) = (instance.remote.unwrap(), instance.state.unwrap());
     let (board, request) = (snapshot(1, [Row::default()]), request(b"", Default::default()));
     let mut columns = Columns::default();
     columns.reset(1);
+    let mut hear = |status| answered(&*remote, &cycle(&board, &request), &mut columns, &[predictions(0, 1), status]);
+    assert_eq!(hear(Ok(r#"{"is_ready": true, "quantile": 0.9}"#.into())), Ok(()));
+    assert!(state().contains(r#""is_ready":true"#), "{}", state());
+    assert_eq!(hear(Err("no answer".into())), Ok(()));
+    assert!(state().contains("no answer"), "{}", state());
+    let took = "llm_d_epp_request_ttft_prediction_duration_seconds_sum{";
+    assert!(rig.page().lines().any(|line| line.starts_with(took) && line.ends_with(" 0.014")), "{}", rig.page());
+}
+
+/// A request on a rig of one endpoint whose prediction is 50 ms and 20 ms.
+fn observed(rig: &Rig, producer: &dyn Producer) -> (Box<dyn Held>, tokio::time::Instant) {
+    let mut request = request(b"", Default::default());
+    OBJECTIVES.iter().for_each(|(key, value)| request.headers.set(*key, (*value).to_owned()));
+    let board = snapshot(1, [Row::default()]);
+    let said = LatencyPrediction { ttft: 50.0, tpot: 20.0, ..LatencyPrediction::default() };
+    let columns = rig.column("predicted-latency-producer", &[said]);
     let runs = Runs { names: vec!["d".into()], runs: vec![ProfileRun::Chose(vec![EndpointIdx(0)])], peer: None };
     let cx = cycle(&board, &request);
-    let mut held = producer.picked(&cx, &columns, &Picked { runs: &runs, primary: 0 }).unwrap();
-    let at = |ms: u64| cx.now + Duration::from_millis(ms);
+    (producer.picked(&cx, &columns, &Picked { runs: &runs, primary: 0 }).unwrap(), cx.now)
+}
+
+/// What comes of an answer whose chunks came after so many milliseconds, the last one with the end.
+fn ended(rig: &Rig, parameters: Value, chunks: &[u64], usage: Usage) -> Parting {
+    let producer = rig.build(&TYPE, parameters).producer.unwrap();
+    let (mut held, start) = observed(rig, &*producer);
+    let at = |ms: u64| start + Duration::from_millis(ms);
     chunks.iter().for_each(|ms| held.response_chunk(at(*ms)));
-    let end = ResponseEnd { usage, streaming: true, now: at(*chunks.last().unwrap()) };
-    let calls = held.response_ended(&end).calls;
+    held.response_ended(&ResponseEnd { usage, streaming: true, now: at(*chunks.last().unwrap()) })
+}
+
+/// What such an answer teaches.
+fn taught(parameters: Value, chunks: &[u64], usage: Usage) -> Vec<(f64, f64)> {
+    let calls = ended(&Rig::default(), parameters, chunks, usage).calls;
     let Some(call) = calls.first() else { return Vec::new() };
     assert!(call.url.ends_with("/add_training_data_bulk"));
     let body: Value = serde_json::from_slice(&call.body).unwrap();
@@ -129,6 +208,40 @@ fn the_training_service_is_told_what_answers_took() {
     assert_eq!(taught(streaming(), &[40, 50, 60], usage), [(40.0, 0.0), (0.0, 5.0)]);
     assert_eq!(taught(streaming(), &[40], usage), []);
     assert_eq!(taught(json!(null), &[40, 60], usage), [(60.0, 0.0)]);
+}
+
+#[test]
+fn what_answers_of_a_second_teach_goes_in_one_call() {
+    let rig = Rig::default();
+    let producer = rig.build(&TYPE, json!(null)).producer.unwrap();
+    let (_, start) = observed(&rig, &*producer);
+    let rows = [0, 10, 900, 1000, 1010].map(|ms| {
+        let (mut held, _) = observed(&rig, &*producer);
+        let now = start + Duration::from_millis(ms);
+        let calls = held.response_ended(&ResponseEnd { usage: Usage::default(), streaming: false, now }).calls;
+        let bodies = calls.iter().map(|call| serde_json::from_slice::<Value>(&call.body).unwrap());
+        bodies.map(|body| body["entries"].as_array().unwrap().len()).collect::<Vec<_>>()
+    });
+    assert_eq!(rows, [vec![1], vec![], vec![], vec![3], vec![]]);
+}
+
+#[test]
+fn what_answers_took_is_shown_beside_what_was_predicted() {
+    let rig = Rig::default();
+    ended(&rig, json!({"streamingMode": true}), &[120, 130, 140], Usage::default());
+    let page = rig.page();
+    for (name, value) in [
+        ("request_predicted_ttft_seconds_sum", "0.05"),
+        ("request_predicted_tpot_seconds_sum", "0.02"),
+        (r#"slo_violation_total{..,type="ttft"}"#, "1"),
+        (r#"slo_violation_total{..,type="tpot"}"#, "0"),
+        (r#"inference_request_metric{..,type="tpot"}"#, "0.01"),
+    ] {
+        let (start, end) = name.split_once("..").unwrap_or((name, ""));
+        let ours = |line: &&str| line.contains(start) && line.contains(end) && line.starts_with("llm_d_epp_");
+        let line = page.lines().find(ours).unwrap_or_default();
+        assert!(line.ends_with(&format!(" {value}")), "{name}: {line} in {page}");
+    }
 }
 
 #[test]

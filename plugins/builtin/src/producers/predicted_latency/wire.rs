@@ -61,22 +61,28 @@ pub fn ask(base: &str, requests: &[Features], timeout: Duration) -> Option<Call>
     Some(Call { url: format!("{base}/predict/bulk/strict"), body, timeout })
 }
 
+/// Asks the service at `base` how it is.
+pub fn ask_status(base: &str, timeout: Duration) -> Call {
+    Call { url: format!("{base}/status"), body: Vec::new(), timeout }
+}
+
 /// Tells the service at `base` what came of requests.
 pub fn teach(base: &str, entries: &[Sample], timeout: Duration) -> Option<Call> {
     let body = serde_json::to_vec(&Lesson { entries }).ok()?;
     Some(Call { url: format!("{base}/add_training_data_bulk"), body, timeout })
 }
 
-/// Reads the predictions for so many endpoints.
+/// Reads the predictions for so many endpoints; what is more is left out.
 ///
 /// # Errors
 /// If there are fewer, or one is no time.
 pub fn answered(body: &[u8], wanted: usize) -> Result<Vec<Prediction>, String> {
-    let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("expected predictions, found {e}"))?;
+    let mut answer: Answer = serde_json::from_slice(body).map_err(|e| format!("expected predictions, found {e}"))?;
     let n = answer.predictions.len();
     if n < wanted {
         return Err(format!("expected {wanted} predictions, found {n}"));
     }
+    answer.predictions.truncate(wanted);
     if answer.predictions.iter().any(|p| !p.ttft_ms.is_finite() || !p.tpot_ms.is_finite()) {
         return Err("expected times in milliseconds, found something else".into());
     }
@@ -91,6 +97,7 @@ mod tests {
     fn a_short_answer_is_none() {
         let one = br#"{"predictions":[{"ttft_ms":1.5,"tpot_ms":2,"model_type":"x"}],"total_requests":1}"#;
         assert_eq!(answered(one, 1), Ok(vec![Prediction { ttft_ms: 1.5, tpot_ms: 2.0 }]));
+        assert_eq!(answered(one, 0), Ok(vec![]));
         assert_eq!(answered(one, 2), Err("expected 2 predictions, found 1".into()));
         assert!(answered(b"no", 0).is_err());
     }
