@@ -114,8 +114,11 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         }
     });
 
+    if settings.scrape_interval < LEAST_SCRAPE_INTERVAL {
+        tracing::warn!("refresh-metrics-interval is raised to {LEAST_SCRAPE_INTERVAL:?}");
+    }
     let scraper = Scraper::new(scrape_settings(&settings, &generations.load().plan), &hub)?;
-    let asking = Box::new(Asking { scraper, tasks: tasks.clone() });
+    let asking = Box::new(Asking { scraper: scraper.clone(), tasks: tasks.clone() });
     let board_settings = board_settings(&settings, &generations.load().plan, discovery);
     let board = Board::open(board_settings, asking, &tasks, &hub).await?;
     let forgetting = generations.clone();
@@ -124,7 +127,11 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
 
     if let Some(path) = settings.config_file.clone() {
         let (settings, registered) = (settings.clone(), hub.clone());
+        let as_set = settings.clone();
         let reloader = Reloader {
+            scraping: Box::new(move |plan| scrape_settings(&as_set, plan)),
+            scraper,
+            board: board.clone(),
             read: Box::new(move |text, current| read_plan(text, &settings, &slots, &registered, Some(current))),
             hub: hub.clone(),
             sched_metrics,
@@ -247,9 +254,6 @@ fn first_plan(text: &str, settings: &Settings, slots: &Slots, hub: &MetricHub) -
 }
 
 fn scrape_settings(settings: &Settings, plan: &Plan) -> ScrapeSettings {
-    if settings.scrape_interval < LEAST_SCRAPE_INTERVAL {
-        tracing::warn!("refresh-metrics-interval is raised to {LEAST_SCRAPE_INTERVAL:?}");
-    }
     let sources = plan.sources.iter().filter_map(|s| {
         let source = &plan.plugins[s.source];
         let extractors = s.extractors.iter().filter_map(|&at| {

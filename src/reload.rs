@@ -9,8 +9,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::board::Board;
+use crate::board::discovery::Discovery;
+use crate::board::scrape::{ScrapeSettings, Scraper};
 use crate::config::Mistake;
-use crate::config::plan::{Plan, SourcePlan};
+use crate::config::plan::Plan;
 use crate::files;
 use crate::generation::{Generation, Generations};
 use crate::sched::metrics::SchedMetrics;
@@ -41,9 +44,15 @@ pub type LastError = Arc<Mutex<Option<String>>>;
 /// Reads and checks a config; instances that are as in the plan before are taken over with their state.
 pub type ReadPlan = Box<dyn Fn(&str, &Plan) -> Result<Plan, Vec<Mistake>> + Send + Sync>;
 
+/// What a plan asks of engines.
+pub type Scraping = Box<dyn Fn(&Plan) -> ScrapeSettings + Send + Sync>;
+
 /// Takes up changes of the config file.
 pub struct Reloader {
     pub read: ReadPlan,
+    pub scraping: Scraping,
+    pub scraper: Scraper,
+    pub board: Arc<Board>,
     pub hub: Arc<MetricHub>,
     pub sched_metrics: Arc<SchedMetrics>,
     pub generations: Generations,
@@ -59,7 +68,7 @@ impl Reloader {
         tasks.spawn("config", async move {
             while contents.changed().await.is_ok() {
                 let content = contents.borrow_and_update().clone();
-                match self.take(&String::from_utf8_lossy(&content)) {
+                match self.take(&String::from_utf8_lossy(&content)).await {
                     Ok(()) => {
                         metrics.generation.inc();
                         *self.last_error.lock() = None;
@@ -74,15 +83,21 @@ impl Reloader {
         });
     }
 
-    fn take(&self, text: &str) -> Result<(), String> {
+    /// Takes up a config whole, or not at all.
+    async fn take(&self, text: &str) -> Result<(), String> {
         let current = self.generations.load_full();
         let plan = (self.read)(text, &current.plan).map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             lines.join("; ")
         })?;
-        plan.required_discovery().map_err(|mistake| mistake.to_string())?;
-        for what in needs_a_restart(&current.plan, &plan) {
-            tracing::warn!("{what} has changed in the config; that takes effect at the next start");
+        // What can fail comes first.
+        let discovery = self.discovery(&current.plan, &plan).await?;
+        let asks_anew = self.scraper.change((self.scraping)(&plan)).map_err(|e| format!("dataLayer.sources: {e}"))?;
+        if let Some(discovery) = discovery {
+            self.board.move_to(discovery).await;
+        }
+        if asks_anew {
+            self.board.renew();
         }
         let kept = plan.plugins.iter().filter(|plugin| plugin.taken_over).count();
         let new = plan.plugins.len() - kept;
@@ -91,24 +106,12 @@ impl Reloader {
         tracing::info!(generation = number, kept, new, "config reloaded");
         Ok(())
     }
-}
 
-/// The parts of a config that were set up once, at the start.
-fn needs_a_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
-    let mut parts = Vec::new();
-    let discovery = |plan: &Plan| plan.discovery.map(|at| plan.plugins[at].instance.discovery.clone());
-    if discovery(old) != discovery(new) {
-        parts.push("dataLayer.discovery");
+    /// The endpoints of the new plan, read; `None`: they are where they were.
+    async fn discovery(&self, old: &Plan, new: &Plan) -> Result<Option<Discovery>, String> {
+        new.required_discovery().map_err(|mistake| mistake.to_string())?;
+        let spec = |plan: &Plan| plan.discovery.and_then(|at| plan.plugins[at].instance.discovery.clone());
+        let Some(now) = spec(new).filter(|now| spec(old).as_ref() != Some(now)) else { return Ok(None) };
+        self.board.look_at(&now).await.map(Some).map_err(|e| format!("dataLayer.discovery: {e}"))
     }
-    let sources = |plan: &Plan| {
-        let read = |at: &usize| plan.plugins[*at].instance.extractor.clone();
-        let source = |s: &SourcePlan| {
-            (plan.plugins[s.source].instance.source.clone(), s.extractors.iter().map(read).collect::<Vec<_>>())
-        };
-        plan.sources.iter().map(source).collect::<Vec<_>>()
-    };
-    if sources(old) != sources(new) {
-        parts.push("dataLayer.sources");
-    }
-    parts
 }

@@ -33,4 +33,8 @@ impl Watched for scrape::Watched {
     fn update(&self, meta: Arc<EndpointMeta>) {
         self.update(meta);
     }
+
+    fn renew(&self) {
+        self.renew();
+    }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use epp_plugin_api::{DiscoverySpec, EndpointId, Ledger, MetricHub, Snapshot};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch as watch_channel;
+use tokio::sync::{mpsc, watch as watch_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::discovery::resolve::{self, Lookup};
@@ -70,6 +70,10 @@ pub struct Board {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Arc<Ledger>,
     watch: Box<dyn Watch>,
+    lookup: Lookup,
+    tasks: Tasks,
+    /// Other files for the discovery to follow. Whoever names one while another is not taken up waits.
+    moves: mpsc::Sender<Discovery>,
     inner: Mutex<Inner>,
     on_gone: RwLock<Vec<OnGone>>,
     changes: watch_channel::Sender<u64>,
@@ -112,12 +116,16 @@ impl Board {
         tasks: &Tasks,
         metrics: &MetricHub,
     ) -> Result<Arc<Self>, OpenError> {
-        let discovery = Discovery::open(&settings.discovery, lookup, tasks).await?;
+        let discovery = Discovery::open(&settings.discovery, lookup.clone(), tasks).await?;
+        let (moves, moved) = mpsc::channel(1);
         let board = Arc::new(Self {
             settings,
             snapshot: Arc::default(),
             ledger: Arc::default(),
             watch,
+            lookup,
+            tasks: tasks.clone(),
+            moves,
             inner: Mutex::default(),
             on_gone: RwLock::default(),
             changes: watch_channel::Sender::new(0),
@@ -127,10 +135,29 @@ impl Board {
         metrics.with_registry(|registry| registry.register_collector(Box::new(queues)));
         board.take(&discovery);
         board.measure();
-        tasks.spawn("discovery", board.clone().discover(discovery));
+        tasks.spawn("discovery", board.clone().discover(discovery, moved));
         tasks.spawn("publish", board.clone().publish());
         tasks.spawn("gauges", board.clone().gauge());
         Ok(board)
+    }
+
+    /// Reads the endpoints file of another discovery, for [`Self::move_to`].
+    ///
+    /// # Errors
+    /// If it cannot be read or does not parse.
+    pub async fn look_at(&self, spec: &DiscoverySpec) -> Result<Discovery, OpenError> {
+        Discovery::open(spec, self.lookup.clone(), &self.tasks).await
+    }
+
+    /// Follows another file from now on. Endpoints that both files have keep their identity and what was observed.
+    pub async fn move_to(&self, discovery: Discovery) {
+        // The receiver ends with the tasks alone, and then nothing is followed any more.
+        let _ = self.moves.send(discovery).await;
+    }
+
+    /// Has every endpoint asked for what engines are asked for now.
+    pub fn renew(&self) {
+        self.inner.lock().members.members().iter().for_each(|member| member.watched.renew());
     }
 
     /// The current snapshot, to keep.
@@ -229,11 +256,20 @@ impl Board {
         self.metrics.set(&self.settings.pool_name, &self.snapshot.load());
     }
 
-    async fn discover(self: Arc<Self>, mut discovery: Discovery) {
+    async fn discover(self: Arc<Self>, mut discovery: Discovery, mut moved: mpsc::Receiver<Discovery>) {
         let mut refused = 0;
-        while discovery.changed().await {
-            self.metrics.refused_files.inc_by(discovery.refusals() - refused);
-            refused = discovery.refusals();
+        loop {
+            tokio::select! {
+                changed = discovery.changed() => {
+                    if !changed {
+                        return;
+                    }
+                    self.metrics.refused_files.inc_by(discovery.refusals() - refused);
+                    refused = discovery.refusals();
+                }
+                // The sender lives as long as the board.
+                Some(next) = moved.recv() => (discovery, refused) = (next, 0),
+            }
             self.take(&discovery);
         }
     }

@@ -108,6 +108,25 @@ async fn a_changed_entry_keeps_its_identity_and_what_was_observed() {
 }
 
 #[tokio::test]
+async fn another_file_is_followed_and_endpoints_of_both_stay_what_they_were() {
+    let f = open(&[A, B]).await;
+    f.engines.say("b", waiting(4.0));
+    let before = f.until(|s| s.waiting() == [4.0, 4.0]).await;
+    let path = f.dir.path("other.yaml").display().to_string();
+    let spec = DiscoverySpec { path, watch: true, clusters: false };
+    assert!(f.board.look_at(&spec).await.is_err());
+    f.dir.replace("other.yaml", &format!("endpoints: [{{{B}}}]"));
+    f.board.move_to(f.board.look_at(&spec).await.unwrap()).await;
+    let after = f.until(|s| s.rows() == 1).await;
+    assert_eq!((after.ids(), after.waiting()), (&before.ids()[1..], &[4.0][..]));
+    assert_eq!(f.engines.asked(), ["b@10.0.0.2:2"]);
+    assert!(f.board.report().file.path.ends_with("other.yaml"));
+    write(&f.dir, &[A]);
+    f.dir.replace("other.yaml", &format!("endpoints: [{{{B}}}, {{name: c, address: 10.0.0.3, port: 3}}]"));
+    assert_eq!(names(&*f.until(|s| s.rows() != 1).await), ["b@10.0.0.2:2", "c@10.0.0.3:3"]);
+}
+
+#[tokio::test]
 async fn a_replaced_endpoint_leaves_no_gap() {
     let f = open(&[A]).await;
     let (board, (tx, mut rx)) = (f.board.clone(), watch_channel::channel(None));

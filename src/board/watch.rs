@@ -19,6 +19,8 @@ pub trait Watched: Send + Sync {
     fn health(&self) -> Health;
     /// Takes up another address or other labels; what was observed stays.
     fn update(&self, meta: Arc<EndpointMeta>);
+    /// Takes up what engines are asked for now; what was observed stays until it is read anew.
+    fn renew(&self);
 }
 
 /// How asking an engine went.
@@ -90,6 +92,8 @@ pub(crate) mod tests {
         fn update(&self, meta: Arc<EndpointMeta>) {
             self.engines.lock().entry(self.name.clone()).or_default().meta = Some(meta);
         }
+
+        fn renew(&self) {}
     }
 
     impl Drop for Engine {

@@ -97,14 +97,62 @@ def test_a_file_that_is_away_for_a_moment_changes_nothing(start):
     assert s.metric("epp_config_reload_failures_total") == 0
 
 
-@pytest.mark.parametrize("part, old, new", [
-    ("dataLayer.discovery", "ENDPOINTS", "elsewhere.yaml"),
-    ("dataLayer.sources", "plugins:\n-", "plugins:\n- {type: metrics-data-source, parameters: {path: /other}}\n-"),
-])
-def test_what_cannot_change_while_running_is_named(start, part, old, new):
+ELSEWHERE = CONFIG.replace("ENDPOINTS", "ENDPOINTS.other")
+OTHER_PAGE = CONFIG.replace("plugins:\n-", "plugins:\n- {type: metrics-data-source, parameters: {path: /other}}\n-", 1)
+
+
+def known(s):
+    """What is known of each endpoint, by its port."""
+    endpoints = json.loads(s.get("/debug/endpoints")[1])["endpoints"]
+    return {int(e["address"].rpartition(":")[2]): e for e in endpoints}
+
+
+def test_another_endpoints_file_is_followed_from_then_on(start):
+    s = start(mode="lean", engines=2)
+    first, second = s.engine_ports
+    elsewhere = s.endpoints_path.with_name(s.endpoints_path.name + ".other")
+
+    def write_elsewhere(ports):
+        elsewhere.write_text(json.dumps({"endpoints": [{"name": f"e{p}", "address": "127.0.0.1", "port": p} for p in ports]}))
+
+    s.write_config(ELSEWHERE)
+    until(lambda: s.metric("epp_config_reload_failures_total") == 1, what="a refused reload")
+    assert any("dataLayer.discovery" in msg and elsewhere.name in msg for msg in events(s, "error"))
+    assert generation(s) == 1 and set(known(s)) == {first, second}
+
+    write_elsewhere([second])
+    s.write_config(ELSEWHERE + "# again\n")
+    until(lambda: generation(s) == 2 and set(known(s)) == {second}, what="the other file's endpoint")
+    assert s.post(BODY)[2]["x-engine"] == str(second)
+
+    write_elsewhere([second, first])
+    until(lambda: set(known(s)) == {first, second}, what="a change of the other file")
+    s.write_endpoints([first])
+    s.write_config(CONFIG)
+    until(lambda: generation(s) == 3 and set(known(s)) == {first}, what="the first file's endpoint")
+
+
+def test_what_engines_are_asked_changes_and_what_was_known_stays(start):
     s = start(mode="lean", engines=1)
-    s.write_config(CONFIG.replace(old, new, 1))
+    port, = s.engine_ports
+    until(lambda: known(s)[port]["fresh"], what="a first scrape")
+    before = known(s)[port]["last"]
+
+    s.write_config(OTHER_PAGE)
     until(lambda: generation(s) == 2, what="generation 2")
-    until(lambda: any(part in msg and "next start" in msg for msg in events(s, "warn")), what="a warning")
-    status, _, headers = s.post(BODY)
-    assert status == 200 and headers["x-engine"] == str(s.engine_ports[0])
+    until(lambda: "404" in known(s)[port]["scrapes"].get("last_error", ""), what="a scrape of the other page")
+    assert known(s)[port]["last"]["waiting"] == before["waiting"]
+    until(lambda: not known(s)[port]["fresh"], what="staleness")
+
+    s.write_config(CONFIG)
+    until(lambda: generation(s) == 3 and known(s)[port]["fresh"], what="a fresh endpoint")
+    assert s.post(BODY)[0] == 200
+
+
+def test_a_source_that_cannot_be_asked_is_refused(start):
+    s = start(mode="lean", engines=1)
+    s.write_config(OTHER_PAGE.replace("path: /other", "scheme: https, clientCertPath: /none, clientKeyPath: /none"))
+    until(lambda: s.metric("epp_config_reload_failures_total") == 1, what="a refused reload")
+    assert any("dataLayer.sources" in msg and "/none" in msg for msg in events(s, "error"))
+    assert generation(s) == 1
+    until(lambda: known(s)[s.engine_ports[0]]["fresh"], what="a fresh endpoint")

@@ -3,11 +3,15 @@
 //! One scrape is in flight for an endpoint and source at a time, each with a deadline and a cap on its bytes, and only so
 //! many in all. An endpoint that cannot be reached is asked less and less often, up to once a second, and never takes the
 //! place of one that answers. A scrape that fails changes nothing.
+//!
+//! What is asked can change while endpoints are scraped: sources that stay as they are go on undisturbed, and what the
+//! others have read is kept until those in their place have read something.
 
 pub mod client;
 pub mod metrics;
 pub mod schedule;
 mod standing;
+mod state;
 pub mod target;
 #[cfg(test)]
 mod tests;
@@ -17,6 +21,7 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use epp_plugin_api::{EndpointMeta, Extraction, MetricHub, Observed, SourceSpec};
 use http::Uri;
 use parking_lot::Mutex;
@@ -28,6 +33,7 @@ use tokio::time::Instant;
 
 use self::metrics::ScrapeMetrics;
 use self::standing::Warnings;
+use self::state::State;
 use self::target::TargetError;
 use self::tls::TlsSetupError;
 use self::worker::Worker;
@@ -51,7 +57,7 @@ pub struct ScrapeSettings {
 }
 
 /// One source and those that read its pages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SourceSettings {
     /// The plugin type, as the metrics name it.
     pub source_type: String,
@@ -69,9 +75,16 @@ pub enum ScrapeSetupError {
     Tls { source_type: String, error: TlsSetupError },
 }
 
-/// Scrapes endpoints. Clones share their bounds.
+/// Scrapes endpoints. Clones share what is asked, and their bounds.
 #[derive(Clone, Debug)]
-pub struct Scraper(Arc<Plan>);
+pub struct Scraper(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    plan: ArcSwap<Plan>,
+    bounds: Arc<Bounds>,
+    metrics: Arc<ScrapeMetrics>,
+}
 
 impl Scraper {
     /// Makes everything ready; asks nobody yet.
@@ -80,38 +93,49 @@ impl Scraper {
     /// If a path cannot be asked for or a TLS file cannot be read.
     pub fn new(settings: ScrapeSettings, metrics: &MetricHub) -> Result<Self, ScrapeSetupError> {
         let metrics = metrics.families::<ScrapeMetrics>();
-        let base = schedule::base_tick(settings.interval, settings.sources.iter().map(|s| s.spec.interval));
-        let mut extractors = settings.sources.iter().flat_map(|s| &s.extractors);
-        let any_engines = extractors.any(|(_, spec)| matches!(spec, Extraction::Engines(_)));
-        let new = |s| Ok(Arc::new(Source::new(s, base, any_engines, &metrics)?));
-        let sources = settings.sources.into_iter().map(new);
-        Ok(Self(Arc::new(Plan {
-            sources: sources.collect::<Result<_, _>>()?,
-            base,
-            bounds: Arc::new(Bounds::default()),
-        })))
+        let plan = Plan::new(settings, &Plan::default(), &metrics)?;
+        Ok(Self(Arc::new(Shared { plan: ArcSwap::from_pointee(plan), bounds: Arc::default(), metrics })))
+    }
+
+    /// Asks for something else from now on: endpoints that are scraped take it up when they are told to. False: it is
+    /// what is asked for already.
+    ///
+    /// # Errors
+    /// As for [`Self::new`]; then nothing changes.
+    pub fn change(&self, settings: ScrapeSettings) -> Result<bool, ScrapeSetupError> {
+        let before = self.0.plan.load_full();
+        let plan = Plan::new(settings, &before, &self.0.metrics)?;
+        let same = plan.sources.len() == before.sources.len();
+        if same && plan.sources.iter().zip(&before.sources).all(|(new, old)| Arc::ptr_eq(new, old)) {
+            return Ok(false);
+        }
+        self.0.plan.store(Arc::new(plan));
+        Ok(true)
     }
 
     /// Scrapes an endpoint until what is returned is dropped or the tasks stop.
     pub fn watch(&self, meta: Arc<EndpointMeta>, tasks: &Tasks) -> Watched {
-        let extractors = self.0.sources.iter().map(|s| s.extractors.len()).sum();
-        let endpoint = Arc::new(Endpoint { meta: Mutex::new(meta), state: Mutex::new(State::new(extractors)) });
-        let mut first_slot = 0;
-        let mut running = Vec::with_capacity(self.0.sources.len());
-        for source in &self.0.sources {
-            let worker = Worker::new(source.clone(), endpoint.clone(), first_slot, self.0.bounds.clone());
-            running.push(tasks.spawn("scrape", worker.run(self.0.base)));
-            first_slot += source.extractors.len();
-        }
-        Watched { endpoint, running }
+        let endpoint = Arc::new(Endpoint { meta: Mutex::new(meta), state: Mutex::default() });
+        let watched = Watched { scraper: self.clone(), tasks: tasks.clone(), endpoint, running: Mutex::default() };
+        watched.renew();
+        watched
     }
 }
 
 /// An endpoint that is scraped for as long as this lives.
 #[derive(Debug)]
 pub struct Watched {
+    scraper: Scraper,
+    tasks: Tasks,
     endpoint: Arc<Endpoint>,
-    running: Vec<AbortHandle>,
+    running: Mutex<Vec<Running>>,
+}
+
+/// A source that is asked.
+#[derive(Debug)]
+struct Running {
+    source: Arc<Source>,
+    task: AbortHandle,
 }
 
 impl Watched {
@@ -129,11 +153,27 @@ impl Watched {
     pub fn update(&self, meta: Arc<EndpointMeta>) {
         *self.endpoint.meta.lock() = meta;
     }
+
+    /// Takes up what the scraper asks for now; what was observed stays until it is read anew.
+    pub fn renew(&self) {
+        let plan = self.scraper.0.plan.load_full();
+        let mut running = self.running.lock();
+        let mut before = std::mem::take(&mut *running);
+        self.endpoint.state.lock().renew(&plan.sources);
+        for source in &plan.sources {
+            let kept = before.iter().position(|r| Arc::ptr_eq(&r.source, source)).map(|at| before.swap_remove(at));
+            running.push(kept.unwrap_or_else(|| {
+                let worker = Worker::new(source.clone(), self.endpoint.clone(), self.scraper.0.bounds.clone());
+                Running { source: source.clone(), task: self.tasks.spawn("scrape", worker.run(plan.base)) }
+            }));
+        }
+        before.iter().for_each(|gone| gone.task.abort());
+    }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.running.iter().for_each(AbortHandle::abort);
+        self.running.get_mut().iter().for_each(|running| running.task.abort());
     }
 }
 
@@ -150,22 +190,42 @@ pub struct ScrapeHealth {
     pub last_ok: Option<Instant>,
 }
 
-#[derive(Debug)]
+/// Every source, and the interval that theirs are multiples of.
+#[derive(Debug, Default)]
 struct Plan {
     sources: Vec<Arc<Source>>,
     base: Duration,
-    bounds: Arc<Bounds>,
+}
+
+impl Plan {
+    /// Makes the sources ready; one that is as in `before` is the same.
+    fn new(settings: ScrapeSettings, before: &Self, metrics: &ScrapeMetrics) -> Result<Self, ScrapeSetupError> {
+        let base = schedule::base_tick(settings.interval, settings.sources.iter().map(|s| s.spec.interval));
+        let mut extractors = settings.sources.iter().flat_map(|s| &s.extractors);
+        let any_engines = extractors.any(|(_, spec)| matches!(spec, Extraction::Engines(_)));
+        let mut before = before.sources.clone();
+        let source = |settings: SourceSettings| {
+            let period = schedule::period(settings.spec.interval, base);
+            let same = |s: &Arc<Source>| s.settings == settings && s.period == period && s.any_engines == any_engines;
+            match before.iter().position(same) {
+                Some(at) => Ok(before.swap_remove(at)),
+                None => Ok(Arc::new(Source::new(settings, period, any_engines, metrics)?)),
+            }
+        };
+        Ok(Self { sources: settings.sources.into_iter().map(source).collect::<Result<_, _>>()?, base })
+    }
 }
 
 /// A source, ready to be asked.
 #[derive(Debug)]
 struct Source {
-    source_type: String,
+    settings: SourceSettings,
     path: Uri,
-    port: Option<u16>,
     /// `Some`: over TLS.
     tls: Option<Arc<ClientConfig>>,
     period: Duration,
+    /// Whether any source is read by the engine that an endpoint runs.
+    any_engines: bool,
     extractors: Vec<Extractor>,
     poll_errors: Counter,
 }
@@ -181,28 +241,28 @@ struct Extractor {
 impl Source {
     fn new(
         settings: SourceSettings,
-        base: Duration,
+        period: Duration,
         any_engines: bool,
         metrics: &ScrapeMetrics,
     ) -> Result<Self, ScrapeSetupError> {
-        let SourceSettings { source_type, spec, extractors } = settings;
+        let SourceSettings { source_type, spec, extractors } = &settings;
         let path = target::path(&spec.path);
         let path = path.map_err(|error| ScrapeSetupError::Path { source_type: source_type.clone(), error })?;
-        let tls = spec.tls.then(|| tls::client_config(&spec)).transpose();
+        let tls = spec.tls.then(|| tls::client_config(spec)).transpose();
         let tls = tls.map_err(|error| ScrapeSetupError::Tls { source_type: source_type.clone(), error })?;
         let extractors = extractors.iter().map(|(extractor_type, spec)| Extractor {
             counts: matches!(spec, Extraction::Engines(_)) || !any_engines,
             reader: Reader::new(spec),
-            errors: metrics.extract_errors(&source_type, extractor_type),
+            errors: metrics.extract_errors(source_type, extractor_type),
         });
         Ok(Self {
             extractors: extractors.collect(),
-            poll_errors: metrics.poll_errors(&source_type),
-            source_type,
+            poll_errors: metrics.poll_errors(source_type),
             path,
-            port: spec.port,
             tls,
-            period: schedule::period(spec.interval, base),
+            period,
+            any_engines,
+            settings,
         })
     }
 }
@@ -246,52 +306,4 @@ impl Bounds {
 struct Endpoint {
     meta: Mutex<Arc<EndpointMeta>>,
     state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    /// What each extractor of each source last read.
-    slots: Vec<Observed>,
-    observed: Observed,
-    health: ScrapeHealth,
-}
-
-impl State {
-    fn new(extractors: usize) -> Self {
-        Self {
-            slots: vec![Observed::default(); extractors],
-            observed: Observed::default(),
-            health: ScrapeHealth::default(),
-        }
-    }
-
-    fn put(&mut self, slot: usize, observed: Observed) {
-        self.slots[slot] = observed;
-        self.observed = if self.slots.len() == 1 { self.slots[0].clone() } else { overlay(&self.slots) };
-    }
-}
-
-/// Of every value the newest.
-fn overlay(slots: &[Observed]) -> Observed {
-    let mut by_age: Vec<&Observed> = slots.iter().collect();
-    by_age.sort_by_key(|o| o.at);
-    let mut all = Observed::default();
-    let mut custom: Vec<(String, f64)> = Vec::new();
-    for o in by_age {
-        all.waiting = o.waiting.or(all.waiting);
-        all.running = o.running.or(all.running);
-        all.kv_usage = o.kv_usage.or(all.kv_usage);
-        all.block_tokens = o.block_tokens.or(all.block_tokens);
-        all.blocks = o.blocks.or(all.blocks);
-        all.adapters = o.adapters.clone().or(all.adapters);
-        all.at = o.at.or(all.at);
-        for (key, value) in o.custom.iter() {
-            match custom.iter_mut().find(|(k, _)| k == key) {
-                Some((_, known)) => *known = *value,
-                None => custom.push((key.clone(), *value)),
-            }
-        }
-    }
-    all.custom = custom.into();
-    all
 }

@@ -19,8 +19,6 @@ const DEADLINE: Duration = Duration::from_secs(1);
 pub struct Worker {
     source: Arc<Source>,
     endpoint: Arc<Endpoint>,
-    /// Where the source's extractors keep what they read.
-    first_slot: usize,
     bounds: Arc<Bounds>,
     client: Client,
     record: Record,
@@ -30,9 +28,9 @@ pub struct Worker {
 
 impl Worker {
     /// Makes the task; nothing happens before it runs.
-    pub fn new(source: Arc<Source>, endpoint: Arc<Endpoint>, first_slot: usize, bounds: Arc<Bounds>) -> Self {
+    pub fn new(source: Arc<Source>, endpoint: Arc<Endpoint>, bounds: Arc<Bounds>) -> Self {
         let client = Client::new(source.tls.clone());
-        Self { source, endpoint, first_slot, bounds, client, record: Record::default(), target: None }
+        Self { source, endpoint, bounds, client, record: Record::default(), target: None }
     }
 
     /// Scrapes for ever: first within one `base` interval, then at a phase of its own, so that endpoints spread out.
@@ -79,21 +77,23 @@ impl Worker {
 
     fn read(&mut self, page: &[u8], meta: &EndpointMeta) {
         let now = Instant::now();
-        let mut lacks = Vec::new();
+        let (mut lacks, mut news) = (Vec::new(), Vec::new());
         for (i, extractor) in self.source.extractors.iter().enumerate() {
-            let slot = self.first_slot + i;
-            let previous = self.endpoint.state.lock().slots[slot].clone();
+            let previous = self.endpoint.state.lock().read(&self.source, i);
             let mut reading = extractor.reader.read(page, meta, &previous, now);
             if !extractor.counts {
                 reading.observed.at = None;
             }
             if reading.found_any {
-                self.endpoint.state.lock().put(slot, reading.observed);
+                news.push((i, reading.observed));
             }
             if !reading.missing.is_empty() {
                 extractor.errors.inc();
                 lacks.extend(reading.missing.iter().map(|f| f.to_string()));
             }
+        }
+        if !news.is_empty() {
+            self.endpoint.state.lock().put(&self.source, news);
         }
         if lacks.is_empty() {
             self.note(Standing::Good, String::new());
@@ -115,7 +115,7 @@ impl Worker {
         state.health.last_error = Some(error.clone());
         drop(state);
         let endpoint = self.endpoint.meta.lock().name.to_string();
-        let source = self.source.source_type.as_str();
+        let source = self.source.settings.source_type.as_str();
         if warn {
             tracing::warn!(endpoint, source, error, "cannot read all metrics of an endpoint");
         } else {
@@ -125,7 +125,7 @@ impl Worker {
 }
 
 fn target(source: &Source, meta: &EndpointMeta) -> Result<Target, TargetError> {
-    let (host, port) = match (source.port, &meta.metrics_at) {
+    let (host, port) = match (source.settings.spec.port, &meta.metrics_at) {
         (Some(port), _) => (meta.host.clone(), port),
         (None, Some((host, port))) => (host.clone(), *port),
         (None, None) => (meta.host.clone(), meta.port),

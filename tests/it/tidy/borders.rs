@@ -28,8 +28,8 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
             "telemetry",
         ],
     ),
-    // A changed config becomes the next generation.
-    ("reload", &["config", "files", "generation", "sched", "tasks"]),
+    // A changed config becomes the next generation; the board takes up where endpoints are and what engines are asked.
+    ("reload", &["board", "config", "files", "generation", "sched", "tasks"]),
     // Does for sched what plugins may not do themselves.
     ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.

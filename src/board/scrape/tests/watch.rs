@@ -9,7 +9,7 @@ use epp_plugin_api::{
 };
 use prometheus_client::encoding::text::encode;
 
-use super::super::{ScrapeSettings, ScrapeSetupError, Scraper, SourceSettings, State, overlay};
+use super::super::{ScrapeSettings, ScrapeSetupError, Scraper, SourceSettings};
 use super::*;
 use crate::tasks::Tasks;
 
@@ -152,7 +152,7 @@ async fn an_endpoint_that_is_dropped_is_left_alone() {
     let tasks = Tasks::default();
     let watched = scraper().watch(meta(engine.address, &[]), &tasks);
     engine.settled().await;
-    let running = watched.running.clone();
+    let running: Vec<_> = watched.running.lock().iter().map(|r| r.task.clone()).collect();
     drop(watched);
     while !running.iter().all(tokio::task::AbortHandle::is_finished) {
         tokio::task::yield_now().await;
@@ -218,29 +218,63 @@ fn a_bad_source_is_named() {
     assert!(matches!(error, Err(ScrapeSetupError::Tls { .. })));
 }
 
-#[test]
-fn of_several_extractors_the_newest_value_counts() {
-    let start = tokio::time::Instant::now();
-    let at = |s| Some(start + Duration::from_secs(s));
-    let custom = |list: &[(&str, f64)]| list.iter().map(|&(k, v)| (k.to_owned(), v)).collect();
-    let old = Observed {
-        waiting: Some(1.0),
-        running: Some(2.0),
-        custom: custom(&[("a", 1.0), ("b", 2.0)]),
-        at: at(1),
-        ..Default::default()
+/// Another reading of the same pages: the running requests count as waiting ones.
+fn swapped() -> SourceSettings {
+    let vllm = EngineMapping {
+        name: "vllm".into(),
+        queued: selector("vllm:num_requests_running"),
+        ..EngineMapping::default()
     };
-    let new = Observed { waiting: Some(3.0), custom: custom(&[("b", 3.0)]), at: at(2), ..Default::default() };
-    let expected = Observed {
-        waiting: Some(3.0),
-        running: Some(2.0),
-        custom: custom(&[("a", 1.0), ("b", 3.0)]),
-        at: at(2),
-        ..Default::default()
-    };
-    assert_eq!(overlay(&[new.clone(), Observed::default(), old.clone()]), expected);
-    let mut state = State::new(2);
-    state.put(0, old);
-    state.put(1, new);
-    assert_eq!(state.observed, expected);
+    let spec = ExtractorSpec { engine_label: "engine".into(), default_engine: "vllm".into(), engines: vec![vllm] };
+    let extractors = vec![("core-metrics-extractor".into(), Extraction::Engines(spec))];
+    SourceSettings { extractors, ..source("/metrics") }
+}
+
+#[tokio::test]
+async fn what_was_observed_stays_until_a_changed_source_is_read() {
+    let tasks = Tasks::default();
+    let (scraper, mut engine) = (scraper(), Engine::start(|_| page(GOOD)).await);
+    let watched = scraper.watch(meta(engine.address, &[]), &tasks);
+    engine.settled().await;
+    let before = watched.observed();
+    engine.now(|_| reply("503 Busy", "", ""));
+    assert!(scraper.change(settings(vec![swapped()])).expect("a good set-up"));
+    watched.renew();
+    engine.settled().await;
+    let kept = watched.observed();
+    assert_eq!((kept.waiting, kept.running), (before.waiting, before.running));
+    engine.now(|_| page(GOOD));
+    engine.settled().await;
+    engine.settled().await;
+    assert_eq!((watched.observed().waiting, watched.observed().running), (Some(3.0), None));
+}
+
+#[tokio::test]
+async fn a_source_that_stays_as_it_is_goes_on_undisturbed() {
+    let tasks = Tasks::default();
+    let (scraper, mut engine) = (scraper(), Engine::start(|_| page(GOOD)).await);
+    let watched = scraper.watch(meta(engine.address, &[]), &tasks);
+    engine.settled().await;
+    assert!(!scraper.change(settings(vec![source("/metrics")])).expect("a good set-up"));
+    // What the first source reads counts after that of the second, so its place changes.
+    assert!(scraper.change(settings(vec![source("/other"), source("/metrics")])).expect("a good set-up"));
+    watched.renew();
+    while !engine.asked(1).await.starts_with("GET /other ") {}
+    engine.settled().await;
+    assert_eq!((watched.observed().waiting, engine.connections.load(Relaxed)), (Some(6.0), 2));
+    scraper.change(settings(vec![source("/metrics")])).expect("a good set-up");
+    watched.renew();
+    engine.settled().await;
+    engine.settled().await;
+    assert_eq!((watched.observed().waiting, engine.connections.load(Relaxed)), (Some(6.0), 2));
+    scraper.change(settings(vec![])).expect("a good set-up");
+    watched.renew();
+    assert_eq!(watched.observed(), Observed::default());
+}
+
+#[tokio::test]
+async fn a_bad_change_changes_nothing() {
+    let scraper = scraper();
+    assert!(scraper.change(settings(vec![source("/a b")])).is_err());
+    assert!(!scraper.change(settings(vec![source("/metrics")])).expect("a good set-up"));
 }
