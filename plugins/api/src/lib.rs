@@ -4,6 +4,7 @@
 //! Nothing here does I/O, spawns a task, or reads a clock or a global source of randomness; what the feature `testing` adds,
 //! for the tests of plugins, does not run in the picker.
 
+mod adapters;
 mod candidates;
 mod columns;
 mod endpoint;
@@ -21,6 +22,7 @@ mod specs;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use adapters::{Adapters, Name, Names};
 pub use candidates::Candidates;
 pub use columns::{Attribute, ColumnKey, Columns, DataKey, RequestKey, Slots};
 pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role, host_port};
@@ -37,5 +39,5 @@ pub use plugin::{
 pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};
 pub use request::{HeaderEdits, Headers, InferenceRequest};
 pub use rewrite::{ModelRestorer, restore_model, rewrite_model};
-pub use snapshot::{Adapters, Observed, Snapshot, SnapshotRow};
+pub use snapshot::{Observed, Snapshot, SnapshotRow};
 pub use specs::{CustomMetric, DiscoverySpec, EngineMapping, Extraction, ExtractorSpec, Payload, Selector, SourceSpec};

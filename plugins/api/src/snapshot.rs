@@ -1,21 +1,11 @@
 //! The board at one moment: every endpoint with what its engine last said, as parallel slices by row.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{EndpointId, EndpointIdx, EndpointMeta};
-
-/// LoRA adapters of an engine, as its newest series shows them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Adapters {
-    pub running: BTreeSet<String>,
-    pub waiting: BTreeSet<String>,
-    /// How many adapters the engine can hold at once.
-    pub most: u32,
-}
+use crate::{Adapters, EndpointId, EndpointIdx, EndpointMeta};
 
 /// What an engine last said of itself. `None`: it never said so, or said something that is no number.
 #[derive(Clone, Debug, Default, PartialEq)]

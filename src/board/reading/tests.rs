@@ -236,7 +236,7 @@ fn reads_the_newest_adapters() {
     ] {
         let (observed, _) = read(&page, &vllm());
         let adapters = observed.adapters.expect("adapters are shown");
-        let join = |set: &std::collections::BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
+        let join = |names: &epp_plugin_api::Names| names.iter().cloned().collect::<Vec<_>>().join(",");
         assert_eq!(
             (join(&adapters.running), join(&adapters.waiting), adapters.most),
             (running.into(), waiting.into(), most),

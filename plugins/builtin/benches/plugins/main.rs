@@ -3,10 +3,8 @@
 //! Walks the registry, so a new plugin is measured without a line here, unless it needs parameters. What a producer asks
 //! of a service is not measured.
 //!
-//! A call should take less than 10 µs. Known to take longer:
-//! - `mm-embeddings-cache-producer`, 30 µs: looks a hash up for every endpoint, and observes a histogram for each.
-//! - `lora-affinity-scorer`, 17 µs: looks a name up in two sets of strings of every endpoint, which change with every
-//!   page that an engine shows.
+//! A call takes less than 10 µs. The one that takes longest is `mm-embeddings-cache-producer`, 9.9 µs: every endpoint has
+//! the request's image, and each counts a hit. `lora-affinity-scorer` takes 4.6 µs.
 
 mod stand;
 

@@ -1,13 +1,13 @@
 //! What the plugins are called with: a board of a thousand endpoints, a request with every header that a plugin reads, and
 //! columns that are filled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use epp_plugin_api::testing::{Rig, Row, cycle, request, snapshot};
 use epp_plugin_api::{
-    Adapters, Attribute, Candidates, Columns, Cycle, EndpointIdx, Held, InferenceRequest, Parser, Picked, Producer,
-    ProfileRun, Runs, Snapshot,
+    Adapters, Attribute, Candidates, Columns, Cycle, EndpointIdx, Held, InferenceRequest, Names, Parser, Picked,
+    Producer, ProfileRun, Runs, Snapshot,
 };
 use epp_plugins::attributes::{
     EncoderMatch, InFlight, LatencyPrediction, PrefixMatch, SessionId, Topology, UncachedTokens,
@@ -118,8 +118,7 @@ fn board() -> Snapshot {
 }
 
 fn row(i: u32) -> Row {
-    let adapters =
-        |from: u32| -> BTreeSet<String> { (from..from + 3).map(|n| format!("adapter-{}", n % 40)).collect() };
+    let adapters = |from: u32| -> Names { (from..from + 3).map(|n| format!("adapter-{}", n % 40)).collect() };
     let mut row = Row::heard(f64::from(i % 17), f64::from(1 + i % 31), 0.2 + f64::from(i % 80) / 100.0);
     row.observed.block_tokens = Some(64);
     row.observed.adapters = Some(Arc::new(Adapters { running: adapters(i), waiting: adapters(i + 3), most: 6 }));

@@ -1,6 +1,5 @@
 //! What a producer of encoder matches shows of itself: media that were asked for, and which endpoints had them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use epp_plugin_api::{EndpointId, MetricFamilies, MetricHub};
@@ -8,8 +7,9 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::ratios::Ratios;
 
 /// What kind of medium an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,21 +56,11 @@ struct HitLabels {
     pod: String,
 }
 
+#[derive(Default)]
 struct Families {
     queries: Family<QueryLabels, Counter>,
     hits: Family<HitLabels, Counter>,
-    hit_ratio: Family<PluginLabels, Histogram, fn() -> Histogram>,
-}
-
-impl Default for Families {
-    fn default() -> Self {
-        let ratios = || Histogram::new((0..=10).map(|tenths| f64::from(tenths) / 10.0));
-        Self {
-            queries: Family::default(),
-            hits: Family::default(),
-            hit_ratio: Family::new_with_constructor(ratios as fn() -> Histogram),
-        }
-    }
+    hit_ratio: Family<PluginLabels, Ratios>,
 }
 
 impl MetricFamilies for Families {
@@ -95,13 +85,14 @@ pub struct EncoderMetrics {
     families: Arc<Families>,
     plugin: PluginLabels,
     queries: [Counter; Modality::ALL.len()],
-    hit_ratio: Histogram,
-    /// The endpoints that have series.
-    pods: Mutex<HashMap<EndpointId, Pod, foldhash::fast::RandomState>>,
+    hit_ratio: Ratios,
+    /// By slot: the endpoint there that has series.
+    pods: Mutex<Vec<Option<Pod>>>,
 }
 
 /// The series of one endpoint.
 struct Pod {
+    id: EndpointId,
     name: String,
     /// By modality; `None` until there is a hit.
     hits: [Option<Counter>; Modality::ALL.len()],
@@ -113,7 +104,7 @@ pub struct Hits<'a> {
     pub id: EndpointId,
     pub pod: &'a str,
     /// Items by modality.
-    pub items: [u64; Modality::ALL.len()],
+    pub items: [u32; Modality::ALL.len()],
     /// Which share of all the request's items these are.
     pub share: f64,
 }
@@ -136,19 +127,36 @@ impl EncoderMetrics {
         self.queries[modality as usize].inc();
     }
 
-    /// Every endpoint has this of one request.
-    pub fn known<'a>(&self, endpoints: impl Iterator<Item = Hits<'a>>) {
-        let mut pods = self.pods.lock();
-        for Hits { id, pod, items, share } in endpoints {
-            self.hit_ratio.observe(share);
-            if items == [0; Modality::ALL.len()] {
-                continue;
+    /// Of so many endpoints these have something of one request.
+    pub fn known<'a>(&self, n_endpoints: usize, hits: impl Iterator<Item = Hits<'a>>) {
+        let (mut pods, mut n_hits) = (self.pods.lock(), 0);
+        // Neighbours mostly have the same share.
+        let (mut share, mut times) = (0.0, 0);
+        for hit in hits {
+            n_hits += 1;
+            if hit.share != share {
+                self.hit_ratio.observe(share, std::mem::take(&mut times));
+                share = hit.share;
             }
-            let known = pods.entry(id).or_insert_with(|| Pod { name: pod.to_owned(), hits: Default::default() });
-            for modality in Modality::ALL.into_iter().filter(|m| items[*m as usize] > 0) {
-                let create = || self.families.hits.get_or_create_owned(&self.hit_labels(modality, pod));
-                known.hits[modality as usize].get_or_insert_with(create).inc_by(items[modality as usize]);
-            }
+            times += 1;
+            self.count(&mut pods, &hit);
+        }
+        self.hit_ratio.observe(share, times);
+        self.hit_ratio.observe(0.0, n_endpoints.saturating_sub(n_hits) as u64);
+    }
+
+    fn count(&self, pods: &mut Vec<Option<Pod>>, Hits { id, pod, items, .. }: &Hits<'_>) {
+        if pods.len() <= id.slot() {
+            pods.resize_with(id.slot() + 1, || None);
+        }
+        if pods[id.slot()].as_ref().is_some_and(|known| known.id != *id) {
+            self.clear(pods, id.slot());
+        }
+        let new = || Pod { id: *id, name: (*pod).to_owned(), hits: Default::default() };
+        let known = pods[id.slot()].get_or_insert_with(new);
+        for modality in Modality::ALL.into_iter().filter(|m| items[*m as usize] > 0) {
+            let create = || self.families.hits.get_or_create_owned(&self.hit_labels(modality, pod));
+            known.hits[modality as usize].get_or_insert_with(create).inc_by(items[modality as usize].into());
         }
     }
 
@@ -160,12 +168,20 @@ impl EncoderMetrics {
     /// The endpoint is gone for good: its series go, too.
     pub fn forget(&self, id: EndpointId) {
         let mut pods = self.pods.lock();
-        let Some(gone) = pods.remove(&id) else { return };
+        if pods.get(id.slot()).and_then(Option::as_ref).is_some_and(|known| known.id == id) {
+            self.clear(&mut pods, id.slot());
+        }
+    }
+
+    fn clear(&self, pods: &mut [Option<Pod>], slot: usize) {
+        let Some(gone) = pods[slot].take() else { return };
         for modality in Modality::ALL {
             self.families.hits.remove(&self.hit_labels(modality, &gone.name));
         }
         // Another one of the same name has its series made anew.
-        pods.retain(|_, pod| pod.name != gone.name);
+        for pod in pods {
+            pod.take_if(|pod| pod.name == gone.name);
+        }
     }
 }
 
@@ -179,7 +195,7 @@ mod tests {
         let rig = Rig::default();
         let metrics = EncoderMetrics::new(&rig.metrics, "m", "t");
         let (old, new) = (EndpointId::new(0, 1), EndpointId::new(1, 2));
-        let hit = |id| metrics.known([Hits { id, pod: "e0", items: [1, 0, 0, 0], share: 1.0 }].into_iter());
+        let hit = |id| metrics.known(1, [Hits { id, pod: "e0", items: [1, 0, 0, 0], share: 1.0 }].into_iter());
         let series = r#"hits_total{plugin_type="t",plugin_name="m",modality="image",pod="e0"}"#;
         hit(old);
         hit(new);

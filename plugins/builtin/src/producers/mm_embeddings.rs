@@ -4,7 +4,7 @@
 //! An item is known by the hash of its URL or data; one that a request holds twice counts once. Once the pick is made the
 //! items are noted for all endpoints that the request may go to. An endpoint keeps its most recent items, one for every
 //! two megabytes of its cache; what it held is gone with it. Writes the column `MultiModalEncoderCacheMatchInfoKey` for
-//! requests that have items. Costs a hash of each item and a look-up for each item and endpoint.
+//! requests that have items. Costs a hash and a look-up of each item, and a count for each endpoint that has it.
 //!
 //! ```yaml
 //! - type: mm-embeddings-cache-producer
@@ -15,8 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    Attribute, BuildContext, BuildError, ColumnKey, Columns, Cycle, EndpointId, InferenceRequest, Instance, Kind,
-    Picked, Piece, PluginType, Producer, RequestKey, Stability,
+    Attribute, BuildContext, BuildError, ColumnKey, Columns, Cycle, EndpointId, EndpointIdx, InferenceRequest,
+    Instance, Kind, Picked, Piece, PluginType, Producer, RequestKey, Stability,
 };
 use parking_lot::RwLock;
 use schemars::JsonSchema;
@@ -84,9 +84,14 @@ struct MmEmbeddings {
     metrics: EncoderMetrics,
 }
 
-/// The distinct media of a request by hash, from before the pick to after it.
+/// What is known of a request from before the pick to after it.
 #[derive(Clone, Debug, Default)]
-struct Items(Vec<(u64, Modality)>);
+struct Items {
+    /// Its distinct media by hash.
+    media: Vec<(u64, Modality)>,
+    /// By slot: how many of them an endpoint has, by modality.
+    hits: Vec<[u32; Modality::ALL.len()]>,
+}
 
 impl Attribute for Items {
     const NAME: &'static str = "EncoderItems";
@@ -95,7 +100,7 @@ impl Attribute for Items {
 
 impl Items {
     fn read(&mut self, request: &InferenceRequest) {
-        self.0.clear();
+        self.media.clear();
         let body = |at: &Range<usize>| request.body.get(at.clone()).unwrap_or_default();
         for piece in &request.parsed.pieces {
             match piece {
@@ -108,8 +113,8 @@ impl Items {
         for (hash, ..) in request.parsed.features.iter().filter(|(hash, ..)| !hash.is_empty()) {
             self.add(xxh3_64(hash.as_bytes()), Modality::Unknown);
         }
-        self.0.sort_unstable_by_key(|(hash, _)| *hash);
-        self.0.dedup_by_key(|(hash, _)| *hash);
+        self.media.sort_unstable_by_key(|(hash, _)| *hash);
+        self.media.dedup_by_key(|(hash, _)| *hash);
     }
 
     fn push(&mut self, content: &[u8], escaped: bool, format: &[u8], modality: Modality) {
@@ -122,9 +127,44 @@ impl Items {
     }
 
     fn add(&mut self, hash: u64, modality: Modality) {
-        if self.0.len() < MOST_ITEMS {
-            self.0.push((hash, modality));
+        if self.media.len() < MOST_ITEMS {
+            self.media.push((hash, modality));
         }
+    }
+
+    /// Counts what each endpoint has.
+    fn count(&mut self, caches: &EncoderCaches) {
+        self.hits.clear();
+        for (item, modality) in &self.media {
+            for slot in caches.slots(*item) {
+                let slot = *slot as usize;
+                if self.hits.len() <= slot {
+                    self.hits.resize(slot + 1, Default::default());
+                }
+                self.hits[slot][*modality as usize] += 1;
+            }
+        }
+    }
+}
+
+impl MmEmbeddings {
+    fn fill(&self, items: &mut Items, cx: &Cycle<'_>, column: &mut [EncoderMatch]) {
+        items.media.iter().for_each(|(_, modality)| self.metrics.asked(*modality));
+        let requested = items.media.len() as u32;
+        column.fill(EncoderMatch { matched: 0, requested });
+        let caches = self.caches.read();
+        items.count(&caches);
+        let has = |(row, id): (usize, &EndpointId)| {
+            let items = *items.hits.get(id.slot())?;
+            let matched = items.iter().sum();
+            (matched > 0 && caches.is_in_its_slot(*id)).then(|| {
+                column[row].matched = matched;
+                let pod = &cx.snapshot.meta(EndpointIdx(row as u32)).name.name;
+                Hits { id: *id, pod, items, share: f64::from(matched) / f64::from(requested) }
+            })
+        };
+        let ids = cx.snapshot.ids();
+        self.metrics.known(ids.len(), ids.iter().enumerate().filter_map(has));
     }
 }
 
@@ -132,28 +172,18 @@ impl Producer for MmEmbeddings {
     fn produce(&self, cx: &Cycle<'_>, columns: &mut Columns) -> Result<(), String> {
         let mut items = std::mem::take(columns.write_request(self.items));
         items.read(cx.request);
-        if !items.0.is_empty() {
-            items.0.iter().for_each(|(_, modality)| self.metrics.asked(*modality));
-            let requested = items.0.len() as u32;
-            let caches = self.caches.read();
-            let column = columns.write(self.matches);
-            self.metrics.known(cx.snapshot.indices().zip(column).map(|(idx, known)| {
-                let (id, mut hits) = (cx.snapshot.id(idx), [0; Modality::ALL.len()]);
-                for (_, modality) in items.0.iter().filter(|(item, _)| caches.has(id, *item)) {
-                    hits[*modality as usize] += 1;
-                }
-                let matched = hits.iter().sum::<u64>() as u32;
-                *known = EncoderMatch { matched, requested };
-                let share = f64::from(matched) / f64::from(requested);
-                Hits { id, pod: &cx.snapshot.meta(idx).name.name, items: hits, share }
-            }));
+        if !items.media.is_empty() {
+            self.fill(&mut items, cx, columns.write(self.matches));
         }
         *columns.write_request(self.items) = items;
         Ok(())
     }
 
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {
-        let Some(Items(items)) = columns.read_request(self.items).filter(|items| !items.0.is_empty()) else { return };
+        let items = columns.read_request(self.items).map_or(&[][..], |items| &items.media);
+        if items.is_empty() {
+            return;
+        }
         let targets = picked.runs.runs[picked.primary].targets().unwrap_or_default();
         let mut caches = self.caches.write();
         for idx in targets {

@@ -8,6 +8,7 @@ mod inflight_metrics;
 pub mod mm_embeddings;
 pub mod predicted_latency;
 mod prefix_metrics;
+mod ratios;
 pub mod session_id;
 pub mod token;
 pub mod topology;

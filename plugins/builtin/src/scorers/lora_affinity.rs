@@ -2,7 +2,7 @@
 //!
 //! Score = 1 where the model is among the running adapters; 0.8 where fewer adapters run and wait than the engine can
 //! hold; 0.6 where the model is among the waiting ones; else, and where nothing is known, 0. Reads no column; needs an
-//! extractor for `ActiveModels` and `WaitingModels`. Costs up to two look-ups an endpoint. Parameters are ignored.
+//! extractor for `ActiveModels` and `WaitingModels`. Costs a comparison with the hash of each adapter of each endpoint. Parameters are ignored.
 //!
 //! ```yaml
 //! - type: lora-affinity-scorer
@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use epp_plugin_api::{
-    Adapters, BuildContext, BuildError, Candidates, Columns, Cycle, Instance, Kind, PluginType, Scorer, Stability,
+    Adapters, BuildContext, BuildError, Candidates, Columns, Cycle, Instance, Kind, Name, PluginType, Scorer, Stability,
 };
 
 /// The registry's line for this plugin.
@@ -34,7 +34,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
 
 struct LoraAffinity;
 
-fn score(model: &str, adapters: &Adapters) -> f64 {
+fn score(model: &Name<'_>, adapters: &Adapters) -> f64 {
     let Adapters { running, waiting, most } = adapters;
     if running.contains(model) {
         1.0
@@ -49,9 +49,10 @@ fn score(model: &str, adapters: &Adapters) -> f64 {
 
 impl Scorer for LoraAffinity {
     fn score(&self, cx: &Cycle<'_>, _columns: &Columns, among: &Candidates, scores: &mut [f64]) {
+        let model = Name::new(&cx.request.target_model);
         for idx in among.iter() {
             if let Some(adapters) = &cx.snapshot.observed(idx).adapters {
-                scores[idx.row()] = score(&cx.request.target_model, adapters);
+                scores[idx.row()] = score(&model, adapters);
             }
         }
     }
@@ -87,7 +88,11 @@ mod tests {
             ("M", "", 1, 0.0),
             ("", "", 0, 0.0),
         ] {
-            assert_eq!(score("m", &adapters(running, waiting, most)), expected, "{running:?} {waiting:?} {most}");
+            assert_eq!(
+                score(&Name::new("m"), &adapters(running, waiting, most)),
+                expected,
+                "{running:?} {waiting:?} {most}"
+            );
         }
     }
 
