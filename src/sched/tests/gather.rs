@@ -16,7 +16,7 @@ fn bench() -> Bench {
 /// The destination, and after how many milliseconds it is known.
 async fn timed(bench: &Bench, prompt: &[u32], after: u64) -> (String, u64) {
     let start = Instant::now();
-    tokio::time::sleep(MS(after)).await;
+    tokio::time::sleep_until(start + MS(after)).await;
     let (outcome, record) = bench.ask("m", prompt).await.unwrap();
     assert!(record.gathered_seconds.is_some());
     (outcome.destination, start.elapsed().as_millis() as u64)

@@ -1,7 +1,7 @@
 //! Who is in the burst now: members wait, are placed, go out, and leave.
 //!
-//! A member counts from its arrival to the end of its request, and at most one window. So what is known of a burst is
-//! what is in flight of it; nothing is remembered of what is over.
+//! A member draws others for as long as its request is in flight, and its load counts for one window. A lone one that
+//! comes when all others of its group are over is alone; two of them go where their group went before.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
@@ -44,6 +44,19 @@ enum Stage {
     Placed(EndpointId),
     /// It goes where it is picked.
     Alone,
+    /// It was alone and has gone here.
+    Went(EndpointId),
+    /// It went with its group, and its request is over.
+    Faded(EndpointId),
+}
+
+impl Stage {
+    fn place(&self) -> Option<EndpointId> {
+        match self {
+            Self::Placed(on) | Self::Went(on) | Self::Faded(on) => Some(*on),
+            Self::Waiting(_) | Self::Alone => None,
+        }
+    }
 }
 
 /// Members by group; in the order of arrival.
@@ -190,21 +203,21 @@ impl Crowd {
 
     /// Where the member was placed.
     pub fn place_of(&self, id: MemberId) -> Option<EndpointId> {
-        match self.members.get(&id)?.stage {
-            Stage::Placed(on) => Some(on),
-            Stage::Waiting(_) | Stage::Alone => None,
-        }
+        self.members.get(&id)?.stage.place()
     }
 
     /// The member goes here, whatever was planned; who comes or waits with the same prompt follows.
     pub fn picked(&mut self, id: MemberId, on: EndpointId, replicas: &[Replica<'_>]) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let group = member.group;
-        let planned = std::mem::replace(&mut member.stage, Stage::Placed(on));
-        match planned {
-            Stage::Placed(planned) if planned == on => return,
-            Stage::Placed(planned) => self.plan.lift(group, planned),
-            Stage::Alone | Stage::Waiting(_) => {}
+        let planned = member.stage.place();
+        member.stage = if planned.is_some() { Stage::Placed(on) } else { Stage::Went(on) };
+        self.stop_waiting(id, group);
+        if planned == Some(on) {
+            return;
+        }
+        if let Some(planned) = planned {
+            self.plan.lift(group, planned);
         }
         self.plan.put(group, on);
         self.place_waiting_of(group, replicas);
@@ -217,21 +230,32 @@ impl Crowd {
         }
     }
 
-    /// The member's request is over, or was cut short.
+    /// The member's request ends before it has gone anywhere.
+    pub fn cut_short(&mut self, id: MemberId) {
+        self.remove(id);
+    }
+
+    /// The member's request is over.
     pub fn over(&mut self, id: MemberId) {
-        if self.members.get(&id).is_some_and(|member| !member.end_unknown) {
-            self.remove(id);
+        let Some(member) = self.members.get_mut(&id).filter(|member| !member.end_unknown) else { return };
+        match member.stage {
+            Stage::Placed(on) => {
+                member.stage = Stage::Faded(on);
+                self.plan.fade(member.group);
+            }
+            Stage::Waiting(_) | Stage::Alone | Stage::Went(_) | Stage::Faded(_) => self.remove(id),
         }
     }
 
     fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.remove(&id) else { return };
-        self.stop_waiting(id, member.group);
-        let place = match member.stage {
-            Stage::Placed(on) => Some(on),
-            Stage::Waiting(_) | Stage::Alone => None,
-        };
-        self.plan.leave(member.group, place);
+        match member.stage {
+            Stage::Faded(on) => self.plan.vanish(member.group, on),
+            Stage::Waiting(_) | Stage::Placed(_) | Stage::Alone | Stage::Went(_) => {
+                self.stop_waiting(id, member.group);
+                self.plan.leave(member.group, member.stage.place());
+            }
+        }
         // Those who have left do not pile up behind one who stays.
         if self.arrivals.len() > 2 * self.members.len() + 64 {
             self.arrivals.retain(|id| self.members.contains_key(id));

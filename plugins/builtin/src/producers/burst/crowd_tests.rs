@@ -108,21 +108,49 @@ fn who_follows_a_lone_request_in_flight_goes_where_it_went() {
 }
 
 #[test]
-fn nothing_is_remembered_of_what_is_over() {
+fn nothing_is_remembered_of_a_lone_request_that_is_over() {
+    let mut bench = Bench::new(usize::MAX, 0, 100);
+    let lone = bench.join(0, &[1]);
+    bench.wait(30, lone);
+    bench.picked(lone, 3);
+    bench.crowd.over(lone);
+    assert_eq!(bench.crowd.counts(), (0, 0, 0));
+    let cut = bench.join(31, &[1]);
+    bench.crowd.cut_short(cut);
+    assert_eq!(bench.crowd.counts(), (0, 0, 0), "one that is cut short while it waits leaves nothing");
+}
+
+#[test]
+fn who_comes_alone_when_its_group_is_over_is_alone() {
     let mut bench = Bench::new(usize::MAX, 0, 100);
     let (a, b) = (bench.join(0, &[1]), bench.join(1, &[1]));
     bench.picked(a, 1);
     bench.picked(b, 1);
     bench.crowd.over(a);
     let c = bench.join(2, &[1]);
-    assert_eq!(bench.place(c), Some(1));
+    assert_eq!(bench.place(c), Some(1), "one of its group is in flight");
     bench.crowd.over(b);
     bench.crowd.over(c);
-    assert_eq!(bench.crowd.counts(), (0, 0, 0));
     let d = bench.join(3, &[1]);
-    assert_eq!(bench.wait(3, d), Some(33));
-    bench.crowd.over(d);
-    assert_eq!(bench.crowd.counts(), (0, 0, 0), "one that is cut short while it waits leaves nothing");
+    assert_eq!((bench.wait(3, d), bench.wait(33, d), bench.place(d)), (Some(33), None, None));
+}
+
+#[test]
+fn two_who_come_when_their_group_is_over_go_where_it_went_and_others_do_not() {
+    let mut bench = Bench::new(usize::MAX, 0, 100);
+    for id in [bench.join(0, &[1]), bench.join(0, &[1])] {
+        bench.crowd.over(id);
+    }
+    let other = [bench.join(1, &[2]), bench.join(1, &[2])].map(|id| bench.place(id));
+    let same = [bench.join(2, &[1]), bench.join(2, &[1])].map(|id| bench.place(id));
+    assert_eq!((other, same), ([Some(2), Some(2)], [Some(1), Some(1)]));
+    for id in 2..6 {
+        bench.crowd.over(id);
+    }
+    let late = bench.join(602, &[3]);
+    bench.crowd.over(late);
+    assert_eq!(bench.crowd.counts(), (0, 0, 0), "a window later all is forgotten");
+    assert!(format!("{:?}", bench.crowd).contains("loads: {}"), "{:?}", bench.crowd);
 }
 
 #[test]
@@ -138,7 +166,7 @@ fn a_request_whose_end_is_not_told_counts_for_one_window() {
     assert_eq!(bench.place(c), Some(1));
     bench.crowd.over(c);
     let d = bench.join(601, &[1]);
-    assert_eq!((bench.place(d), bench.crowd.counts()), (None, (1, 1, 1)));
+    assert_eq!((bench.place(d), bench.crowd.counts()), (None, (2, 1, 1)));
 }
 
 #[test]
@@ -216,6 +244,6 @@ fn a_full_crowd_takes_nobody_in() {
     let names = bench.names.clone();
     let third = bench.crowd.join(&[1], bench.start, Waker::noop().clone(), &replicas(&names));
     assert_eq!(third, Err("expected at most 2 requests in a burst, found one more".into()));
-    bench.crowd.over(a);
+    bench.crowd.cut_short(a);
     bench.join(1, &[1]);
 }
