@@ -23,8 +23,8 @@ pub struct Times {
     pub window: Duration,
     /// A burst is quiet when nobody has arrived for so long.
     pub gap: Duration,
-    /// Groups are placed together, where the order matters, once nobody has arrived for so long, and at the latest after
-    /// twice as long.
+    /// Groups are placed together, longer ones first, once nobody has arrived for so long, and at the latest after twice
+    /// as long. Zero: each at once.
     pub turn: Duration,
 }
 
@@ -74,8 +74,6 @@ pub struct Crowd {
     /// Who has no place yet.
     waiting: Waiting,
     last_arrival: Option<Instant>,
-    /// Whether it matters which group is placed first.
-    in_order: bool,
     /// Since when there is a group that has not been placed.
     formed: Option<Instant>,
     next: MemberId,
@@ -87,7 +85,6 @@ impl Crowd {
         Self {
             times,
             most,
-            in_order: rules.by_tokens || rules.least_shared > 0,
             formed: None,
             plan: Plan::new(rules),
             members: HashMap::default(),
@@ -99,8 +96,7 @@ impl Crowd {
     }
 
     /// Takes a member in whose prompt has these keys, of which there must be one at least. If its group has a place it
-    /// goes there at once. With one other member, who waits, it makes a group, which is placed soon: at once, unless the
-    /// order matters.
+    /// goes there at once. With one other member, who waits, it makes a group, which is placed soon.
     ///
     /// # Errors
     /// If the crowd is full.
@@ -122,7 +118,7 @@ impl Crowd {
         self.arrivals.push_back(id);
         self.waiting.entry(group).or_default().push(id);
         let twins = self.waiting.get(&group).is_some_and(|theirs| theirs.len() > 1);
-        if self.plan.is_placed(group) || (twins && !self.in_order) {
+        if self.plan.is_placed(group) || (twins && self.times.turn.is_zero()) {
             self.place_waiting_of(group, replicas);
         } else if twins {
             self.formed.get_or_insert(now);

@@ -19,7 +19,7 @@ impl Wake for Rings {
     }
 }
 
-/// A crowd before three replicas, with a window of 600 ms and a gap of 30 ms.
+/// A crowd before three replicas, with a window of 600 ms and a gap of 30 ms. Groups are placed at once.
 struct Bench {
     crowd: Crowd,
     names: Vec<EndpointName>,
@@ -29,9 +29,13 @@ struct Bench {
 
 impl Bench {
     fn new(most_per_replica: usize, least_shared: usize, most: usize) -> Self {
+        Self::with_turn(MS(0), most_per_replica, least_shared, most)
+    }
+
+    fn with_turn(turn: Duration, most_per_replica: usize, least_shared: usize, most: usize) -> Self {
         let rules = Rules { most_per_replica, least_shared, by_tokens: false };
         let names = (1..=3).map(|i| EndpointName { namespace: "default".into(), name: format!("pod{i}") }).collect();
-        let crowd = Crowd::new(rules, Times { window: MS(600), gap: MS(30), turn: MS(6) }, most);
+        let crowd = Crowd::new(rules, Times { window: MS(600), gap: MS(30), turn }, most);
         Self { crowd, names, start: Instant::now(), rings: Arc::default() }
     }
 
@@ -210,8 +214,8 @@ fn single_members_of_a_family_are_placed_once_it_is_quiet() {
 }
 
 #[test]
-fn groups_are_placed_together_where_the_order_matters() {
-    let mut bench = Bench::new(usize::MAX, 1, 100);
+fn groups_are_placed_together_the_longer_ones_first() {
+    let mut bench = Bench::with_turn(MS(6), usize::MAX, 0, 100);
     let short = [bench.join(0, &[5]), bench.join(1, &[5])];
     assert_eq!((bench.wait(1, short[0]), bench.rings.0.load(Relaxed)), (Some(7), 2));
     let lone = bench.join(5, &[9]);
@@ -226,7 +230,7 @@ fn groups_are_placed_together_where_the_order_matters() {
 
 #[test]
 fn groups_wait_for_others_no_longer_than_two_turns() {
-    let mut bench = Bench::new(usize::MAX, 1, 100);
+    let mut bench = Bench::with_turn(MS(6), usize::MAX, 0, 100);
     let ids = [bench.join(0, &[5]), bench.join(1, &[5])];
     for at in 2..12 {
         bench.join(at, &[100 + at]);

@@ -1,12 +1,12 @@
 //! `burst-prefix-cache-producer`: sends equal prompts that come at about the same time to one endpoint, before any
 //! endpoint has them in its cache.
 //!
-//! Requests whose prompts are equal make a group. The first one is kept back. As soon as a second one comes, both are
-//! given to one endpoint and go on, and all that follow go there at once, at most `maxPerReplica` to an endpoint before
-//! the next one is used. Where it matters which group comes first (with `minColocateBlocks` or `balanceBy: tokens`), new
-//! groups are placed together a few milliseconds later, longer ones first. A group gets the endpoint with the least load
-//! of this window, then with the fewest running requests, then with the first name; groups with `minColocateBlocks` equal
-//! leading blocks get one endpoint as long as that has less than its share.
+//! Requests whose prompts are equal make a group. The first one is kept back. Once a second one has come, the group is
+//! placed as soon as nobody has arrived for a hundredth of the window (2 to 6 ms), and at the latest after twice as long;
+//! of several groups the longer ones first. All that follow go there at once, at most `maxPerReplica` to an endpoint
+//! before the next one is used. A group gets the endpoint with the least load of this window, then with the fewest
+//! running requests, then with the first name; groups with `minColocateBlocks` equal leading blocks get one endpoint as
+//! long as that has less than its share.
 //!
 //! Who is alone goes on once nobody has arrived for a twentieth of the window (5 to 50 ms), or when the window is over.
 //! Without a group or a family it has no affinity, but who follows while it is in flight goes where it went. Once all of
