@@ -38,7 +38,12 @@ pub type GroupId = u64;
 struct Group {
     /// Chained block keys: equal keys stand for equal blocks up to there. Never empty.
     keys: Arc<[u64]>,
+    /// Whose requests are in flight, or wait.
     members: u64,
+    /// Those of them who have a place.
+    with_place: u64,
+    /// Whose requests are over, but still count.
+    ghosts: u64,
     /// Whether it counts for the total: a lone member that was let go does not.
     counts: bool,
     placed: Vec<Share>,
@@ -95,9 +100,9 @@ impl Plan {
         self.groups.len()
     }
 
-    /// Whether a member of the group has been placed.
+    /// Whether a member of the group has a place, and its request is not over.
     pub fn is_placed(&self, group: GroupId) -> bool {
-        self.groups.get(&group).is_some_and(|group| !group.placed.is_empty())
+        self.groups.get(&group).is_some_and(|group| group.with_place > 0)
     }
 
     /// Adds a member with these keys, of which there must be one at least; returns its group.
@@ -126,7 +131,9 @@ impl Plan {
         self.next += 1;
         self.by_first.entry(keys[0]).or_default().push(at);
         self.by_keys.insert(keys.clone(), at);
-        self.groups.insert(at, Group { keys, members: 0, counts: false, placed: Vec::new(), current: None });
+        let nobody =
+            Group { keys, members: 0, with_place: 0, ghosts: 0, counts: false, placed: Vec::new(), current: None };
+        self.groups.insert(at, nobody);
         at
     }
 
@@ -164,6 +171,7 @@ impl Plan {
             self.total += weight(group, by_tokens);
         }
         group.current = Some(on);
+        group.with_place += 1;
         let load = match group.placed.iter_mut().find(|share| share.on == on) {
             Some(share) => {
                 let load = u64::from(!by_tokens);
@@ -260,18 +268,54 @@ impl Plan {
         if let Some(on) = placed {
             self.lift(at, on);
         }
+        self.part(at);
+        self.uncount(at, |group| &mut group.members);
+    }
+
+    /// The request of a member that has a place is over. It draws nobody any more, but its load counts, and the group
+    /// keeps its replica if there are others again.
+    pub fn fade(&mut self, at: GroupId) {
+        self.part(at);
+        if let Some(group) = self.groups.get_mut(&at) {
+            group.members -= 1;
+            group.with_place -= 1;
+            group.ghosts += 1;
+        }
+    }
+
+    /// A member that has faded counts no more.
+    pub fn vanish(&mut self, at: GroupId, on: EndpointId) {
+        self.unload(at, on);
+        self.uncount(at, |group| &mut group.ghosts);
+    }
+
+    /// Takes a placed member off its replica; it stays in its group.
+    pub fn lift(&mut self, at: GroupId, on: EndpointId) {
+        if let Some(group) = self.groups.get_mut(&at) {
+            group.with_place -= 1;
+        }
+        self.unload(at, on);
+    }
+
+    /// One member less in the family.
+    fn part(&mut self, at: GroupId) {
+        let family = self.groups.get(&at).and_then(|group| self.family(&group.keys));
+        if let Some(key) = family {
+            lower(&mut self.families, key, 1);
+        }
+    }
+
+    /// One less of a kind of members; the group goes with the last of all.
+    fn uncount(&mut self, at: GroupId, of: impl Fn(&mut Group) -> &mut u64) {
         let by_tokens = self.rules.by_tokens;
         let Some(group) = self.groups.get_mut(&at) else { return };
-        group.members -= 1;
-        let last = group.members == 0;
+        *of(group) -= 1;
+        let last = group.members + group.ghosts == 0;
         if group.counts && (last || !by_tokens) {
             self.total -= if by_tokens { group.keys.len() as u64 } else { 1 };
         }
-        let keys = group.keys.clone();
-        if let Some(key) = self.family(&keys) {
-            lower(&mut self.families, key, 1);
-        }
         if last {
+            let keys = group.keys.clone();
             self.groups.remove(&at);
             self.by_keys.remove(&keys);
             if let Some(ids) = self.by_first.get_mut(&keys[0]) {
@@ -283,8 +327,7 @@ impl Plan {
         }
     }
 
-    /// Takes a placed member off its replica; it stays in its group.
-    pub fn lift(&mut self, at: GroupId, on: EndpointId) {
+    fn unload(&mut self, at: GroupId, on: EndpointId) {
         let by_tokens = self.rules.by_tokens;
         let Some(group) = self.groups.get_mut(&at) else { return };
         let Some(i) = group.placed.iter().position(|share| share.on == on) else { return };
@@ -307,7 +350,7 @@ impl Plan {
 
 /// What all members of a group count for the total.
 fn weight(group: &Group, by_tokens: bool) -> u64 {
-    if by_tokens { group.keys.len() as u64 } else { group.members }
+    if by_tokens { group.keys.len() as u64 } else { group.members + group.ghosts }
 }
 
 /// Lowers a count, and forgets it at 0.

@@ -84,7 +84,10 @@ fn who_leaves_takes_its_load_along() {
         let mut plan = Plan::new(Rules { most_per_replica: ALL, least_shared: 1, by_tokens });
         let members: Vec<_> = [&[1, 2][..], &[1, 2], &[1, 3], &[4]].map(|keys| plan.join(keys)).into();
         let places: Vec<_> = members.iter().map(|group| plan.place(*group, &pods)).collect();
-        members.iter().zip(&places).for_each(|(group, place)| plan.leave(*group, *place));
+        plan.fade(members[0]);
+        members[1..].iter().zip(&places[1..]).for_each(|(group, place)| plan.leave(*group, *place));
+        assert_eq!(plan.groups(), 1);
+        plan.vanish(members[0], places[0].unwrap());
         assert_eq!((plan.groups(), plan.total), (0, 0));
         assert!(plan.loads.is_empty() && plan.families.is_empty() && plan.by_first.is_empty(), "{plan:?}");
     }

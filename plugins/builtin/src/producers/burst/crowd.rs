@@ -1,7 +1,7 @@
 //! Who is in the burst now: members wait, are placed, go out, and leave.
 //!
-//! A member counts from its arrival to the end of its request, and at most one window. So what is known of a burst is
-//! what is in flight of it; nothing is remembered of what is over.
+//! A member draws others for as long as its request is in flight, and its load counts for one window. A lone one that
+//! comes when all others of its group are over is alone; two of them go where their group went before.
 
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
@@ -23,8 +23,8 @@ pub struct Times {
     pub window: Duration,
     /// A burst is quiet when nobody has arrived for so long.
     pub gap: Duration,
-    /// Groups are placed together, where the order matters, once nobody has arrived for so long, and at the latest after
-    /// twice as long.
+    /// Groups are placed together, longer ones first, once nobody has arrived for so long, and at the latest after twice
+    /// as long. Zero: each at once.
     pub turn: Duration,
 }
 
@@ -44,6 +44,19 @@ enum Stage {
     Placed(EndpointId),
     /// It goes where it is picked.
     Alone,
+    /// It was alone and has gone here.
+    Went(EndpointId),
+    /// It went with its group, and its request is over.
+    Faded(EndpointId),
+}
+
+impl Stage {
+    fn place(&self) -> Option<EndpointId> {
+        match self {
+            Self::Placed(on) | Self::Went(on) | Self::Faded(on) => Some(*on),
+            Self::Waiting(_) | Self::Alone => None,
+        }
+    }
 }
 
 /// Members by group; in the order of arrival.
@@ -61,8 +74,6 @@ pub struct Crowd {
     /// Who has no place yet.
     waiting: Waiting,
     last_arrival: Option<Instant>,
-    /// Whether it matters which group is placed first.
-    in_order: bool,
     /// Since when there is a group that has not been placed.
     formed: Option<Instant>,
     next: MemberId,
@@ -74,7 +85,6 @@ impl Crowd {
         Self {
             times,
             most,
-            in_order: rules.by_tokens || rules.least_shared > 0,
             formed: None,
             plan: Plan::new(rules),
             members: HashMap::default(),
@@ -86,8 +96,7 @@ impl Crowd {
     }
 
     /// Takes a member in whose prompt has these keys, of which there must be one at least. If its group has a place it
-    /// goes there at once. With one other member, who waits, it makes a group, which is placed soon: at once, unless the
-    /// order matters.
+    /// goes there at once. With one other member, who waits, it makes a group, which is placed soon.
     ///
     /// # Errors
     /// If the crowd is full.
@@ -109,7 +118,7 @@ impl Crowd {
         self.arrivals.push_back(id);
         self.waiting.entry(group).or_default().push(id);
         let twins = self.waiting.get(&group).is_some_and(|theirs| theirs.len() > 1);
-        if self.plan.is_placed(group) || (twins && !self.in_order) {
+        if self.plan.is_placed(group) || (twins && self.times.turn.is_zero()) {
             self.place_waiting_of(group, replicas);
         } else if twins {
             self.formed.get_or_insert(now);
@@ -190,21 +199,21 @@ impl Crowd {
 
     /// Where the member was placed.
     pub fn place_of(&self, id: MemberId) -> Option<EndpointId> {
-        match self.members.get(&id)?.stage {
-            Stage::Placed(on) => Some(on),
-            Stage::Waiting(_) | Stage::Alone => None,
-        }
+        self.members.get(&id)?.stage.place()
     }
 
     /// The member goes here, whatever was planned; who comes or waits with the same prompt follows.
     pub fn picked(&mut self, id: MemberId, on: EndpointId, replicas: &[Replica<'_>]) {
         let Some(member) = self.members.get_mut(&id) else { return };
         let group = member.group;
-        let planned = std::mem::replace(&mut member.stage, Stage::Placed(on));
-        match planned {
-            Stage::Placed(planned) if planned == on => return,
-            Stage::Placed(planned) => self.plan.lift(group, planned),
-            Stage::Alone | Stage::Waiting(_) => {}
+        let planned = member.stage.place();
+        member.stage = if planned.is_some() { Stage::Placed(on) } else { Stage::Went(on) };
+        self.stop_waiting(id, group);
+        if planned == Some(on) {
+            return;
+        }
+        if let Some(planned) = planned {
+            self.plan.lift(group, planned);
         }
         self.plan.put(group, on);
         self.place_waiting_of(group, replicas);
@@ -217,21 +226,32 @@ impl Crowd {
         }
     }
 
-    /// The member's request is over, or was cut short.
+    /// The member's request ends before it has gone anywhere.
+    pub fn cut_short(&mut self, id: MemberId) {
+        self.remove(id);
+    }
+
+    /// The member's request is over.
     pub fn over(&mut self, id: MemberId) {
-        if self.members.get(&id).is_some_and(|member| !member.end_unknown) {
-            self.remove(id);
+        let Some(member) = self.members.get_mut(&id).filter(|member| !member.end_unknown) else { return };
+        match member.stage {
+            Stage::Placed(on) => {
+                member.stage = Stage::Faded(on);
+                self.plan.fade(member.group);
+            }
+            Stage::Waiting(_) | Stage::Alone | Stage::Went(_) | Stage::Faded(_) => self.remove(id),
         }
     }
 
     fn remove(&mut self, id: MemberId) {
         let Some(member) = self.members.remove(&id) else { return };
-        self.stop_waiting(id, member.group);
-        let place = match member.stage {
-            Stage::Placed(on) => Some(on),
-            Stage::Waiting(_) | Stage::Alone => None,
-        };
-        self.plan.leave(member.group, place);
+        match member.stage {
+            Stage::Faded(on) => self.plan.vanish(member.group, on),
+            Stage::Waiting(_) | Stage::Placed(_) | Stage::Alone | Stage::Went(_) => {
+                self.stop_waiting(id, member.group);
+                self.plan.leave(member.group, member.stage.place());
+            }
+        }
         // Those who have left do not pile up behind one who stays.
         if self.arrivals.len() > 2 * self.members.len() + 64 {
             self.arrivals.retain(|id| self.members.contains_key(id));

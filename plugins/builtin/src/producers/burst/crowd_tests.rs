@@ -19,7 +19,7 @@ impl Wake for Rings {
     }
 }
 
-/// A crowd before three replicas, with a window of 600 ms and a gap of 30 ms.
+/// A crowd before three replicas, with a window of 600 ms and a gap of 30 ms. Groups are placed at once.
 struct Bench {
     crowd: Crowd,
     names: Vec<EndpointName>,
@@ -29,9 +29,13 @@ struct Bench {
 
 impl Bench {
     fn new(most_per_replica: usize, least_shared: usize, most: usize) -> Self {
+        Self::with_turn(MS(0), most_per_replica, least_shared, most)
+    }
+
+    fn with_turn(turn: Duration, most_per_replica: usize, least_shared: usize, most: usize) -> Self {
         let rules = Rules { most_per_replica, least_shared, by_tokens: false };
         let names = (1..=3).map(|i| EndpointName { namespace: "default".into(), name: format!("pod{i}") }).collect();
-        let crowd = Crowd::new(rules, Times { window: MS(600), gap: MS(30), turn: MS(6) }, most);
+        let crowd = Crowd::new(rules, Times { window: MS(600), gap: MS(30), turn }, most);
         Self { crowd, names, start: Instant::now(), rings: Arc::default() }
     }
 
@@ -108,21 +112,49 @@ fn who_follows_a_lone_request_in_flight_goes_where_it_went() {
 }
 
 #[test]
-fn nothing_is_remembered_of_what_is_over() {
+fn nothing_is_remembered_of_a_lone_request_that_is_over() {
+    let mut bench = Bench::new(usize::MAX, 0, 100);
+    let lone = bench.join(0, &[1]);
+    bench.wait(30, lone);
+    bench.picked(lone, 3);
+    bench.crowd.over(lone);
+    assert_eq!(bench.crowd.counts(), (0, 0, 0));
+    let cut = bench.join(31, &[1]);
+    bench.crowd.cut_short(cut);
+    assert_eq!(bench.crowd.counts(), (0, 0, 0), "one that is cut short while it waits leaves nothing");
+}
+
+#[test]
+fn who_comes_alone_when_its_group_is_over_is_alone() {
     let mut bench = Bench::new(usize::MAX, 0, 100);
     let (a, b) = (bench.join(0, &[1]), bench.join(1, &[1]));
     bench.picked(a, 1);
     bench.picked(b, 1);
     bench.crowd.over(a);
     let c = bench.join(2, &[1]);
-    assert_eq!(bench.place(c), Some(1));
+    assert_eq!(bench.place(c), Some(1), "one of its group is in flight");
     bench.crowd.over(b);
     bench.crowd.over(c);
-    assert_eq!(bench.crowd.counts(), (0, 0, 0));
     let d = bench.join(3, &[1]);
-    assert_eq!(bench.wait(3, d), Some(33));
-    bench.crowd.over(d);
-    assert_eq!(bench.crowd.counts(), (0, 0, 0), "one that is cut short while it waits leaves nothing");
+    assert_eq!((bench.wait(3, d), bench.wait(33, d), bench.place(d)), (Some(33), None, None));
+}
+
+#[test]
+fn two_who_come_when_their_group_is_over_go_where_it_went_and_others_do_not() {
+    let mut bench = Bench::new(usize::MAX, 0, 100);
+    for id in [bench.join(0, &[1]), bench.join(0, &[1])] {
+        bench.crowd.over(id);
+    }
+    let other = [bench.join(1, &[2]), bench.join(1, &[2])].map(|id| bench.place(id));
+    let same = [bench.join(2, &[1]), bench.join(2, &[1])].map(|id| bench.place(id));
+    assert_eq!((other, same), ([Some(2), Some(2)], [Some(1), Some(1)]));
+    for id in 2..6 {
+        bench.crowd.over(id);
+    }
+    let late = bench.join(602, &[3]);
+    bench.crowd.over(late);
+    assert_eq!(bench.crowd.counts(), (0, 0, 0), "a window later all is forgotten");
+    assert!(format!("{:?}", bench.crowd).contains("loads: {}"), "{:?}", bench.crowd);
 }
 
 #[test]
@@ -138,7 +170,7 @@ fn a_request_whose_end_is_not_told_counts_for_one_window() {
     assert_eq!(bench.place(c), Some(1));
     bench.crowd.over(c);
     let d = bench.join(601, &[1]);
-    assert_eq!((bench.place(d), bench.crowd.counts()), (None, (1, 1, 1)));
+    assert_eq!((bench.place(d), bench.crowd.counts()), (None, (2, 1, 1)));
 }
 
 #[test]
@@ -182,8 +214,8 @@ fn single_members_of_a_family_are_placed_once_it_is_quiet() {
 }
 
 #[test]
-fn groups_are_placed_together_where_the_order_matters() {
-    let mut bench = Bench::new(usize::MAX, 1, 100);
+fn groups_are_placed_together_the_longer_ones_first() {
+    let mut bench = Bench::with_turn(MS(6), usize::MAX, 0, 100);
     let short = [bench.join(0, &[5]), bench.join(1, &[5])];
     assert_eq!((bench.wait(1, short[0]), bench.rings.0.load(Relaxed)), (Some(7), 2));
     let lone = bench.join(5, &[9]);
@@ -198,7 +230,7 @@ fn groups_are_placed_together_where_the_order_matters() {
 
 #[test]
 fn groups_wait_for_others_no_longer_than_two_turns() {
-    let mut bench = Bench::new(usize::MAX, 1, 100);
+    let mut bench = Bench::with_turn(MS(6), usize::MAX, 0, 100);
     let ids = [bench.join(0, &[5]), bench.join(1, &[5])];
     for at in 2..12 {
         bench.join(at, &[100 + at]);
@@ -216,6 +248,6 @@ fn a_full_crowd_takes_nobody_in() {
     let names = bench.names.clone();
     let third = bench.crowd.join(&[1], bench.start, Waker::noop().clone(), &replicas(&names));
     assert_eq!(third, Err("expected at most 2 requests in a burst, found one more".into()));
-    bench.crowd.over(a);
+    bench.crowd.cut_short(a);
     bench.join(1, &[1]);
 }
