@@ -78,6 +78,7 @@ impl Bench {
                 ..Parsed::default()
             },
             received: now,
+            waited: std::time::Duration::ZERO,
         };
         let inputs = Inputs {
             snapshot: &self.snapshot,
