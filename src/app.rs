@@ -27,6 +27,7 @@ use crate::ext_proc::server::{Connections, listen, serve as serve_streams, serve
 use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
 use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
+use crate::flow::control::Control;
 use crate::generation::{Generation, Generations};
 use crate::reload::{LastError, Reloader};
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
@@ -41,6 +42,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Engines are asked no more often than this.
 const LEAST_SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
+/// After a request has ended, its engine takes this much longer than usual to say so.
+const ENGINE_LAG: Duration = Duration::from_millis(250);
 
 /// What the picker is started with.
 #[derive(Clone, Debug)]
@@ -95,11 +98,13 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let decisions = Arc::new(Decisions::default());
     let (ready, is_ready) = watch::channel(false);
     let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
+    let flow_cell = Arc::new(ArcSwapOption::<Control>::empty());
     let pages = admin::Sources {
         metrics: hub.clone(),
         ready: is_ready,
         endpoints: endpoints_page(board_cell.clone()),
         decisions: decisions_page(decisions.clone()),
+        flow: flow_page(flow_cell.clone()),
         config: config_page(generations.clone(), last_error.clone()),
         plugins: plugins_page(generations.clone()),
         pprof: settings.pprof,
@@ -122,6 +127,12 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     board.on_gone(Box::new(move |id| forgetting.load().pipeline.forget(id)));
     board_cell.store(Some(board.clone()));
 
+    let lag = settings.scrape_interval + settings.staleness + ENGINE_LAG;
+    let flow_settings = generations.load().flow.clone();
+    let flow = Control::new(flow_settings, &settings.pool_name, lag, board.snapshots(), &hub);
+    tasks.spawn("flow", flow.clone().run(board.changes()));
+    flow_cell.store(Some(flow.clone()));
+
     if let Some(path) = settings.config_file.clone() {
         let (settings, registered) = (settings.clone(), hub.clone());
         let reloader = Reloader {
@@ -129,6 +140,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
             hub: hub.clone(),
             sched_metrics,
             generations: generations.clone(),
+            flow: flow.clone(),
             last_error,
         };
         reloader.follow(path, text, &tasks);
@@ -138,6 +150,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         snapshots: board.snapshots(),
         ledger: board.ledger().clone(),
         generations,
+        flow: flow.clone(),
         calls: Arc::new(HttpCalls::new(tasks.clone())),
         metrics: RequestMetrics::new(&hub),
         stages: StageMetrics::of(&hub),
@@ -188,6 +201,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         () = tokio::time::sleep(settings.drain) => {}
         () = connections.none_for(QUIET) => tracing::info!("nobody is connected, so the drain ends early"),
     }
+    flow.close();
     stop.send_replace(true);
     // What is still open after the grace is cut when it is dropped.
     let _ = tokio::time::timeout(GRACE, servers).await;
@@ -280,6 +294,13 @@ fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_jso
     Arc::new(move || match board.load().as_ref() {
         Some(board) => serde_json::to_value(board.report()).unwrap_or_default(),
         None => serde_json::Value::Null,
+    })
+}
+
+fn flow_page(flow: Arc<ArcSwapOption<Control>>) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {
+    Arc::new(move || {
+        let report = flow.load().as_ref().and_then(|flow| flow.report());
+        serde_json::to_value(report).unwrap_or_default()
     })
 }
 

@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use crate::config::Mistake;
 use crate::config::plan::{Plan, SourcePlan};
 use crate::files;
+use crate::flow::control::Control;
 use crate::generation::{Generation, Generations};
 use crate::sched::metrics::SchedMetrics;
 use crate::tasks::Tasks;
@@ -47,6 +48,8 @@ pub struct Reloader {
     pub hub: Arc<MetricHub>,
     pub sched_metrics: Arc<SchedMetrics>,
     pub generations: Generations,
+    /// Where requests wait; whoever waits goes on doing so under the new settings.
+    pub flow: Arc<Control>,
     pub last_error: LastError,
 }
 
@@ -87,7 +90,10 @@ impl Reloader {
         let kept = plan.plugins.iter().filter(|plugin| plugin.taken_over).count();
         let new = plan.plugins.len() - kept;
         let number = current.number + 1;
-        self.generations.store(Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub)));
+        let generation = Generation::new(number, plan, &self.sched_metrics, &self.hub);
+        let flow = generation.flow.clone();
+        self.generations.store(Arc::new(generation));
+        self.flow.reconfigure(flow);
         tracing::info!(generation = number, kept, new, "config reloaded");
         Ok(())
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::ext_proc::metrics::{RequestSeries, RunningGuard};
 use crate::ext_proc::parser_table::ParserEntry;
+use crate::flow::control::Slot;
 
 /// A request that was sent on.
 pub struct Exchange {
@@ -54,4 +55,6 @@ pub struct Renamed {
 pub struct InFlight {
     pub held: Vec<Box<dyn Held>>,
     pub _charge: Charge,
+    /// Dropped last: it lets others go, who count what is given back before.
+    pub slot: Slot,
 }

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{
-    Candidates, Columns, Departing, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot, Usage,
-};
+use crate::{Candidates, Columns, Departing, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot, Usage};
 
 /// Load by row as the scorers see it: the snapshot's, and for stale rows also what is in flight there.
 #[derive(Clone, Copy, Debug)]

@@ -117,13 +117,7 @@ impl Budget {
     }
 
     /// Calls `each` with how full every endpoint of `among` is if it also gets `more` tokens; `None`: not known.
-    fn each(
-        &self,
-        snapshot: &Snapshot,
-        among: &Candidates,
-        more: f64,
-        mut each: impl FnMut(EndpointIdx, Option<f64>),
-    ) {
+    fn each(&self, snapshot: &Snapshot, among: &Candidates, more: f64, mut each: impl FnMut(EndpointIdx, Option<f64>)) {
         for idx in among.iter() {
             let (_, in_flight) = self.ledger.of(snapshot.id(idx));
             each(idx, self.of(snapshot, idx, in_flight).map(|(held, budget)| (held + more) / budget));
@@ -269,7 +263,8 @@ mod tests {
             let mut runs = Runs { names: vec!["prefill".into(), "decode".into()], ..Runs::default() };
             runs.runs = vec![ProfileRun::Chose(vec![EndpointIdx(0)]), ProfileRun::Chose(vec![EndpointIdx(1)])];
             let picked = Picked { runs: &runs, primary: 1 };
-            let mut held = hooks.picked(&cycle(&board, &request), &Columns::default(), &picked, &mut Default::default());
+            let mut held =
+                hooks.picked(&cycle(&board, &request), &Columns::default(), &picked, &mut Default::default());
             let tokens = || [0, 1].map(|row| ledger.of(board.id(EndpointIdx(row))).1);
             assert_eq!(tokens(), [expected, expected]);
             held.as_mut().unwrap().response_began();

@@ -10,9 +10,7 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{
-    BuildContext, BuildError, Instance, Kind, OrderingPolicy, PluginType, Rank, Stability, Waiting,
-};
+use epp_plugin_api::{BuildContext, BuildError, Instance, Kind, OrderingPolicy, PluginType, Rank, Stability, Waiting};
 
 /// The registry's line for this plugin.
 pub static TYPE: PluginType = PluginType {

@@ -1,0 +1,1 @@
+//! Whole lives of queues, made up at random.
