@@ -18,6 +18,8 @@ use crate::flow::ticket::Ticket;
 
 /// So many go at a time before others get a look in.
 const MOST_AT_ONCE: usize = 256;
+/// A pool that has just come up is given so long to say how full it is.
+const SETTLING: Duration = Duration::from_millis(500);
 /// How long after its end a request may still be counted by a detector that counts requests itself.
 const SHORT_GRACE: Duration = Duration::from_millis(10);
 
@@ -66,6 +68,8 @@ pub struct Core<P, V> {
     stages: Stages,
     pace: Pace,
     departing: Departing,
+    /// Until when a pool of which nothing has been heard yet is waited for.
+    settles: Instant,
     /// When to ask again though nothing has changed.
     again: Option<Instant>,
     is_closed: bool,
@@ -86,6 +90,7 @@ impl<P, V> Core<P, V> {
             stages: Stages::default(),
             pace: Pace::new(world.now),
             departing: Departing::default(),
+            settles: world.now + SETTLING,
             again: None,
             is_closed: false,
             lag,
@@ -103,11 +108,11 @@ impl<P, V> Core<P, V> {
         if self.is_closed {
             return Entered::Refused(Outcome::RejectedOther);
         }
-        self.queue.set_empty(world.snapshot.is_empty(), world.now);
+        self.see(world);
         if let Err(outcome) = self.queue.has_room(arrival.priority, arrival.bytes) {
             return Entered::Refused(outcome);
         }
-        if self.queue.is_empty() {
+        if self.queue.is_empty() && !self.is_settling(world) {
             let saturation = self.measure(world).effective;
             if self.queue.passes(arrival.priority, saturation) {
                 self.departs(arrival.bytes);
@@ -137,7 +142,7 @@ impl<P, V> Core<P, V> {
 
     /// Something may have changed: time, endpoints, or what is in flight.
     pub fn look(&mut self, world: World<'_>, effects: &mut Effects<P, V>) {
-        self.queue.set_empty(world.snapshot.is_empty(), world.now);
+        self.see(world);
         while let Some((gone, outcome)) = self.queue.expired(world.now) {
             effects.left.push((gone, outcome));
         }
@@ -197,6 +202,22 @@ impl<P, V> Core<P, V> {
         [self.queue.next_expiry(), self.reclaim.next(), self.again].into_iter().flatten().min()
     }
 
+    fn see(&mut self, world: World<'_>) {
+        let was_empty = self.queue.has_no_endpoints();
+        self.queue.set_empty(world.snapshot.is_empty(), world.now);
+        if was_empty && !world.snapshot.is_empty() {
+            self.settles = world.now + SETTLING;
+        }
+    }
+
+    /// Whether nothing has been heard yet of a pool that has just come up. Where nothing ever is, nobody waits for that.
+    fn is_settling(&self, world: World<'_>) -> bool {
+        let snapshot = world.snapshot;
+        world.now < self.settles
+            && snapshot.stale().len() == snapshot.rows()
+            && !self.queue.settings().saturation.counts_requests()
+    }
+
     fn departs(&mut self, bytes: u64) {
         self.departing.requests += 1;
         self.departing.bytes += bytes;
@@ -205,6 +226,10 @@ impl<P, V> Core<P, V> {
     /// Lets go whoever may, one after another, each seen by the next.
     fn pump(&mut self, world: World<'_>, effects: &mut Effects<P, V>) {
         self.again = None;
+        if self.is_settling(world) && !self.queue.is_empty() {
+            self.again = Some(self.settles);
+            return;
+        }
         let is_late = !self.queue.settings().saturation.counts_requests();
         for _ in 0..MOST_AT_ONCE {
             if self.queue.is_empty() {

@@ -1,6 +1,6 @@
 //! How full the pool is, by stage: the endpoints that prefill and those that decode.
 
-use epp_plugin_api::{Candidates, Departing, Saturation, Snapshot};
+use epp_plugin_api::{Candidates, Departing, Role, Saturation, Snapshot};
 use tokio::time::Instant;
 
 /// Saturations of one moment; 1 or more is full.
@@ -56,7 +56,8 @@ impl Stages {
         self.prefill.fill(snapshot.rows());
         self.decode.fill(snapshot.rows());
         self.prefill.retain(|idx| snapshot.meta(idx).role.prefill);
-        self.decode.retain(|idx| snapshot.meta(idx).role.decode);
+        // An empty label says as little as none.
+        self.decode.retain(|idx| snapshot.meta(idx).role.decode || snapshot.meta(idx).label(Role::LABEL) == Some(""));
     }
 }
 

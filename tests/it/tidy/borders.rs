@@ -52,9 +52,10 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
 const NAMES_NONE: [&str; 2] = ["trust", "lib"];
 
 /// Single files that may name one module more, and why.
-const FILES_THAT_MAY: [(&str, &str, &str); 4] = [
+const FILES_THAT_MAY: [(&str, &str, &str); 5] = [
     ("src/config/tests/defaults.rs", "app", "what a config gets depends on every plugin there is"),
     ("src/config/tests/golden.rs", "app", "the sample configs are checked with every plugin there is"),
+    ("src/flow/tests.rs", "app", "queues are tried with real policies"),
     ("src/sched/tests.rs", "app", "whole configs are tried with real plugins"),
     ("src/ext_proc/stream/tests.rs", "app", "streams are tried with real parsers"),
 ];
