@@ -53,8 +53,8 @@ schedulingProfiles:
 /// What generations share.
 #[derive(Default)]
 pub struct Shared {
-    hub: MetricHub,
-    slots: Slots,
+    pub hub: MetricHub,
+    pub slots: Slots,
 }
 
 impl Shared {
@@ -140,7 +140,8 @@ pub fn request(generation: &Generation, text: &str) -> InferenceRequest {
     }
 }
 
-fn board(endpoints: u32, roles: &[&str]) -> Snapshot {
+/// A board of so many endpoints, which have the roles in turns.
+pub fn board(endpoints: u32, roles: &[&str]) -> Snapshot {
     let now = Instant::now();
     let rows = (0..endpoints).map(|i| {
         let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };

@@ -1,6 +1,7 @@
 //! Rooms 1, 7 and 8 of one stream: which message may come in which phase, and what is answered to it.
 //!
-//! Never answers a body before its headers, never refuses once a response is under way, and picks at most once.
+//! Never answers a body before its headers, never refuses once a response is under way unless it is ended to make room for
+//! another, and picks at most once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! What a stream answers to which messages, as text: messages in, answers out.
 
 mod any_order;
+mod eviction;
 
 use std::time::Duration;
 
@@ -46,6 +47,10 @@ struct Bench {
 
 impl Bench {
     fn new(n_endpoints: u32) -> Self {
+        Self::with(CONFIG, n_endpoints)
+    }
+
+    fn with(config: &str, n_endpoints: u32) -> Self {
         let (hub, slots) = (MetricHub::default(), Slots::default());
         let environment = Environment {
             registry: crate::app::registry(),
@@ -55,7 +60,7 @@ impl Bench {
             allow_experimental: false,
             previous: None,
         };
-        let plan = load(CONFIG, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         let rows = (0..n_endpoints).map(|i| {
             let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
             let meta = EndpointMeta::new(name, format!("10.0.0.{}", i + 1), 8000, Default::default(), 0);
