@@ -48,7 +48,7 @@ const PREFILL: &str = "prefill";
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Config {
     /// The share of each cache that is left free. 0 or more, below 1. Default 0.1.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    #[schemars(range(min = 0, max = 1))]
     headroom: f64,
     /// How many tokens an answer is expected to have, unless its client allows fewer. 0 or more. Default 1024.
     #[schemars(range(min = 0))]

@@ -43,7 +43,7 @@ struct Config {
     /// What the place of a priority between the ends is measured by. Default `rank`.
     domain: Domain,
     /// The ceiling of the lowest priority. At least 0 and below `maxCeiling`. Required.
-    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    #[schemars(range(min = 0, max = 1), example = 0.5)]
     min_ceiling: Option<f64>,
     /// The ceiling of the highest priority. Above 0, at most 1. Default 1.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
