@@ -12,7 +12,8 @@ use arc_swap::ArcSwap;
 use epp::flow::control::Control;
 use futures_util::FutureExt;
 
-use stand::{SIX_SCORERS, Shared, Stand, board, request};
+use stand::board::{Shared, board, request};
+use stand::{SIX_SCORERS, Stand};
 
 /// The destination, the list of what is held, in it the in-flight load with its list of charges; and the record of the
 /// decision with its lists, which tells of at most eight endpoints.

@@ -4,7 +4,7 @@
 //! - A pool of 256 endpoints that is full, with 10,000 requests of 100 flows that wait: one ends, the next is chosen and
 //!   woken, and another comes. Target: under 20 µs.
 
-mod stand;
+mod board;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,7 +20,7 @@ use epp_plugin_api::{Charge, InferenceRequest, Ledger, Snapshot};
 use futures_util::FutureExt;
 use tikv_jemallocator::Jemalloc;
 
-use stand::{Shared, board, request};
+use board::{Shared, board, request};
 
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
@@ -124,7 +124,7 @@ fn backlog(c: &mut Criterion) {
                 waiting.remove(at);
                 running.push_back(queue.run(departure, ended));
                 ended += 1;
-                waiting.push_back(queue.come().err().expect("the pool is full"));
+                waiting.push_back(queue.come().expect_err("the pool is full"));
             });
         });
     }

@@ -129,7 +129,7 @@ impl Reclaim {
         let credit = saturation / running.in_flight() as f64;
         // One is enough to get below a ceiling that is just reached; the cast saturates.
         let n = if credit > 0.0 { (net / credit).ceil() as usize } else { 0 };
-        n.max(1).min(MOST_AT_ONCE).min(running.evictable())
+        n.clamp(1, MOST_AT_ONCE).min(running.evictable())
     }
 
     /// The request was told to end.
