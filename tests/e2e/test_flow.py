@@ -22,14 +22,14 @@ plugins:
 dataLayer: {discovery: {pluginRef: file-discovery}}
 schedulingProfiles: [{name: default, plugins: [{pluginRef: random-picker}]}]
 objectives: {high: 10, batch: -1}
-flowControl: {saturationDetector: {pluginRef: concurrency-detector}, defaultRequestTTL: TTL, enableEviction: true}
+flowControl: {saturationDetector: {pluginRef: concurrency-detector}, defaultRequestTTL: HOW_LONG, enableEviction: true}
 """
 
 
 @pytest.fixture
 def full(start):
     """full(mode, ttl) brings up a pool that has room for one request."""
-    return lambda mode, ttl="20s": start(mode=mode, engines=1, config=CONFIG.replace("TTL", ttl))
+    return lambda mode, ttl="20s": start(mode=mode, engines=1, config=CONFIG.replace("HOW_LONG", ttl))
 
 
 def waits(s, n):
@@ -66,16 +66,17 @@ def test_a_request_waits_until_another_has_ended(full, mode):
 @modes
 def test_whoever_waits_too_long_is_told_so(full, mode):
     s = full(mode, "300ms")
-    hold(s)
+    held = hold(s)
     status, data, headers = s.post(BODY)
     assert (status, headers[REASON]) == (429, "rejected-ttl-expired")
     assert data == b"inference error: ResourceExhausted - request timed out in queue: request evicted from queue: request TTL expired"
+    leave(held)
 
 
 @modes
 def test_a_client_that_leaves_waits_no_longer(full, mode):
     s = full(mode)
-    hold(s)
+    held = hold(s)
     c = socket.create_connection(("127.0.0.1", s.proxy_port))
     data = json.dumps(BODY).encode()
     c.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(data), data))
@@ -83,6 +84,7 @@ def test_a_client_that_leaves_waits_no_longer(full, mode):
     c.close()
     waits(s, 0)
     until(lambda: s.metric(FC + "requests_total", outcome="EvictedContextCancelled") == 1)
+    leave(held)
 
 
 @modes
@@ -116,7 +118,7 @@ def test_a_response_that_has_begun_is_cut_for_a_higher_priority(full, mode):
 
 
 def test_a_direct_client_that_is_ended_is_told_why(start):
-    s = start(engines=1, config=CONFIG.replace("TTL", "20s"))
+    s = start(engines=1, config=CONFIG.replace("HOW_LONG", "20s"))
     victim, answers = s.talk(BODY, headers={OBJECTIVE: "batch"})
     assert next(answers).HasField("request_headers")
     assert s.pick(BODY, headers={OBJECTIVE: "high"})
