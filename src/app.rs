@@ -28,6 +28,7 @@ use crate::ext_proc::server::{Connections, listen, serve as serve_streams, serve
 use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
 use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
+use crate::flow::control::Control;
 use crate::generation::{Generation, Generations};
 use crate::reload::{LastError, Reloader};
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
@@ -42,6 +43,8 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Engines are asked no more often than this.
 const LEAST_SCRAPE_INTERVAL: Duration = Duration::from_millis(50);
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
+/// After a request has ended, its engine takes this much longer than usual to say so.
+const ENGINE_LAG: Duration = Duration::from_millis(250);
 
 /// What the picker is started with.
 #[derive(Clone, Debug)]
@@ -97,11 +100,13 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let (ready, is_ready) = watch::channel(false);
     let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
     let kv_cell = Arc::new(ArcSwapOption::<Kv>::empty());
+    let flow_cell = Arc::new(ArcSwapOption::<Control>::empty());
     let pages = admin::Sources {
         metrics: hub.clone(),
         ready: is_ready,
         endpoints: endpoints_page(board_cell.clone()),
         decisions: decisions_page(decisions.clone()),
+        flow: flow_page(flow_cell.clone()),
         config: config_page(generations.clone(), last_error.clone()),
         plugins: plugins_page(generations.clone(), |_| true),
         kv: kv_page(kv_cell.clone()),
@@ -136,6 +141,12 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     kv.start(wanted_kv(&generations.load().plan), board.changes())?;
     kv_cell.store(Some(kv.clone()));
 
+    let lag = settings.scrape_interval + settings.staleness + ENGINE_LAG;
+    let flow_settings = generations.load().flow.clone();
+    let flow = Control::new(flow_settings, &settings.pool_name, lag, board.snapshots(), &hub);
+    tasks.spawn("flow", flow.clone().run(board.changes()));
+    flow_cell.store(Some(flow.clone()));
+
     if let Some(path) = settings.config_file.clone() {
         let (settings, registered) = (settings.clone(), hub.clone());
         let as_set = settings.clone();
@@ -147,6 +158,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
             hub: hub.clone(),
             sched_metrics,
             generations: generations.clone(),
+            flow: flow.clone(),
             last_error,
             swapped: Box::new(move |plan| kv.change(wanted_kv(plan))),
         };
@@ -157,6 +169,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         snapshots: board.snapshots(),
         ledger: board.ledger().clone(),
         generations,
+        flow: flow.clone(),
         calls: Arc::new(HttpCalls::new(tasks.clone())),
         metrics: RequestMetrics::new(&hub),
         stages: StageMetrics::of(&hub),
@@ -207,6 +220,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         () = tokio::time::sleep(settings.drain) => {}
         () = connections.none_for(QUIET) => tracing::info!("nobody is connected, so the drain ends early"),
     }
+    flow.close();
     stop.send_replace(true);
     // What is still open after the grace is cut when it is dropped.
     let _ = tokio::time::timeout(GRACE, servers).await;
@@ -296,6 +310,13 @@ fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_jso
     Arc::new(move || match board.load().as_ref() {
         Some(board) => serde_json::to_value(board.report()).unwrap_or_default(),
         None => serde_json::Value::Null,
+    })
+}
+
+fn flow_page(flow: Arc<ArcSwapOption<Control>>) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {
+    Arc::new(move || {
+        let report = flow.load().as_ref().and_then(|flow| flow.report());
+        serde_json::to_value(report).unwrap_or_default()
     })
 }
 

@@ -1,5 +1,7 @@
 //! One immutable set of profiles and plugin instances, and the holder that swaps it.
 
+mod waiting;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -7,6 +9,7 @@ use epp_plugin_api::MetricHub;
 
 use crate::config::plan::Plan;
 use crate::ext_proc::parser_table::ParserTable;
+use crate::flow::settings::Settings;
 use crate::sched::metrics::SchedMetrics;
 use crate::sched::pipeline::Pipeline;
 
@@ -17,6 +20,8 @@ pub struct Generation {
     pub plan: Plan,
     pub pipeline: Pipeline,
     pub parsers: ParserTable,
+    /// How requests wait; `None`: they do not.
+    pub flow: Option<Settings>,
 }
 
 impl Generation {
@@ -24,7 +29,8 @@ impl Generation {
     pub fn new(number: u64, plan: Plan, metrics: &Arc<SchedMetrics>, hub: &MetricHub) -> Self {
         let pipeline = Pipeline::new(&plan, metrics.clone(), hub);
         let parsers = ParserTable::new(&plan, metrics);
-        Self { number, plan, pipeline, parsers }
+        let flow = waiting::settings(&plan);
+        Self { number, plan, pipeline, parsers, flow }
     }
 }
 

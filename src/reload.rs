@@ -15,6 +15,7 @@ use crate::board::scrape::{ScrapeSettings, Scraper};
 use crate::config::Mistake;
 use crate::config::plan::Plan;
 use crate::files;
+use crate::flow::control::Control;
 use crate::generation::{Generation, Generations};
 use crate::sched::metrics::SchedMetrics;
 use crate::tasks::Tasks;
@@ -56,6 +57,8 @@ pub struct Reloader {
     pub hub: Arc<MetricHub>,
     pub sched_metrics: Arc<SchedMetrics>,
     pub generations: Generations,
+    /// Where requests wait; whoever waits goes on doing so under the new settings.
+    pub flow: Arc<Control>,
     pub last_error: LastError,
     /// Is called with each plan that has come into force.
     pub swapped: Box<dyn Fn(&Plan) + Send + Sync>,
@@ -109,6 +112,7 @@ impl Reloader {
         let number = current.number + 1;
         let next = Arc::new(Generation::new(number, plan, &self.sched_metrics, &self.hub));
         self.generations.store(next.clone());
+        self.flow.reconfigure(next.flow.clone());
         (self.swapped)(&next.plan);
         tracing::info!(generation = number, kept, new, "config reloaded");
         Ok(())

@@ -12,7 +12,8 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use epp_plugin_api::InferenceRequest;
 use tikv_jemallocator::Jemalloc;
 
-use stand::{SIX_SCORERS, Shared, Stand, request};
+use stand::board::{Shared, request};
+use stand::{SIX_SCORERS, Stand};
 
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;

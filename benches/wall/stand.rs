@@ -1,25 +1,18 @@
-//! A pipeline with a board of endpoints and a chat of 200 tokens. The first endpoint is the least loaded.
+//! A pipeline with a board of endpoints and a chat of 200 tokens.
 
-use std::collections::BTreeMap;
+#[path = "board.rs"]
+pub mod board;
+
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use epp::app::registry;
-use epp::config::{Environment, load};
-use epp::ext_proc::reading::{RequestHead, read};
-use epp::ext_proc::wire::{HeaderMap, HeaderValue, HttpHeaders};
 use epp::generation::Generation;
 use epp::sched::calls::NoCalls;
 use epp::sched::cycle::{Inputs, Outcome};
-use epp::sched::metrics::SchedMetrics;
 use epp::sched::record::Decisions;
-use epp_plugin_api::{
-    EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Role, Slots, Snapshot,
-    SnapshotRow,
-};
+use epp_plugin_api::{InferenceRequest, Ledger, Snapshot};
 use futures_util::FutureExt;
-use tokio::time::Instant;
+
+use board::{board, request};
 
 /// Two filters, six scorers and a picker.
 pub const SIX_SCORERS: &str = "
@@ -49,29 +42,6 @@ schedulingProfiles:
   - {pluginRef: prefix-cache-scorer, weight: 1}
   - pluginRef: max-score-picker
 ";
-
-/// What generations share.
-#[derive(Default)]
-pub struct Shared {
-    hub: MetricHub,
-    slots: Slots,
-}
-
-impl Shared {
-    /// Loads a config; takes over what is in force already.
-    pub fn generation(&self, config: &str, in_force: Option<&Generation>) -> Generation {
-        let env = Environment {
-            registry: registry(),
-            slots: &self.slots,
-            metrics: &self.hub,
-            staleness: Duration::from_secs(2),
-            allow_experimental: false,
-            previous: in_force.map(|generation| &generation.plan),
-        };
-        let plan = load(config, &env).expect("the config is right");
-        Generation::new(1, plan, &Arc::new(SchedMetrics::new(&self.hub)), &self.hub)
-    }
-}
 
 /// All that a cycle needs.
 pub struct Stand {
@@ -122,41 +92,4 @@ impl Stand {
             None => panic!("nothing is asked of others here"),
         }
     }
-}
-
-/// A chat with this text.
-pub fn request(generation: &Generation, text: &str) -> InferenceRequest {
-    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
-    let path = HeaderValue {
-        key: ":path".into(),
-        value: Bytes::new(),
-        raw_value: Bytes::from_static(b"/v1/chat/completions"),
-    };
-    let headers = Some(HeaderMap { headers: vec![path] });
-    let mut head = RequestHead::new(HttpHeaders { headers, end_of_stream: false }, Instant::now());
-    match read(&mut head, body.into(), generation) {
-        Ok(read) => read.request,
-        Err(unreadable) => panic!("expected a request, found {:?}", unreadable.refusal),
-    }
-}
-
-fn board(endpoints: u32, roles: &[&str]) -> Snapshot {
-    let now = Instant::now();
-    let rows = (0..endpoints).map(|i| {
-        let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
-        let load = |most: u32| f64::from(if i == 0 { 0 } else { 1 + i % most });
-        let observed = Observed {
-            waiting: Some(load(3)),
-            running: Some(load(31)),
-            kv_usage: Some(load(50) / 100.0),
-            at: Some(now),
-            ..Observed::default()
-        };
-        let role = roles[i as usize % roles.len()];
-        let labels = [("tier", "gold"), (Role::LABEL, role)].map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let labels = BTreeMap::from(labels);
-        let meta = EndpointMeta::new(name, format!("10.0.{}.{}", i / 256, i % 256), 8000, labels, 0);
-        SnapshotRow { id: EndpointId::new(i, 1), meta: Arc::new(meta), observed }
-    });
-    Snapshot::new(1, rows, now, Duration::from_secs(2))
 }

@@ -11,6 +11,7 @@ use epp::ext_proc::context::{Context, Options};
 use epp::ext_proc::metrics::RequestMetrics;
 use epp::ext_proc::stream::{ClientEnd, Stream};
 use epp::ext_proc::wire::{ProcessingRequest, Response};
+use epp::flow::control::Control;
 use epp::generation::Generation;
 use epp::sched::calls::NoCalls;
 use epp::sched::metrics::{SchedMetrics, StageMetrics};
@@ -44,8 +45,10 @@ static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
         let meta = EndpointMeta::new(name, format!("10.0.0.{i}"), 8000, Default::default(), 0);
         SnapshotRow { id: EndpointId::new(i, i + 1), meta: Arc::new(meta), observed: Observed::default() }
     });
+    let snapshots = Arc::new(ArcSwap::from_pointee(Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2))));
     Arc::new(Context {
-        snapshots: Arc::new(ArcSwap::from_pointee(Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2)))),
+        flow: Control::new(generation.flow.clone(), "pool", Duration::ZERO, snapshots.clone(), &hub),
+        snapshots,
         ledger: Arc::new(Ledger::default()),
         generations: Arc::new(ArcSwap::from_pointee(generation)),
         calls: Arc::new(NoCalls),

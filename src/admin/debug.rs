@@ -60,6 +60,10 @@ pub(super) async fn endpoints(State(shared): State<Arc<Shared>>) -> Result<Respo
     Ok(Json(take_turn(shared, |sources| (sources.endpoints)()).await?).into_response())
 }
 
+pub(super) async fn flow(State(shared): State<Arc<Shared>>) -> Result<Response, Response> {
+    Ok(Json(take_turn(shared, |sources| (sources.flow)()).await?).into_response())
+}
+
 pub(super) async fn config(State(shared): State<Arc<Shared>>) -> Result<Response, Response> {
     let config = take_turn(shared, |sources| (sources.config)()).await?;
     Ok(([(header::CONTENT_TYPE, "text/yaml; charset=utf-8")], config.page()).into_response())

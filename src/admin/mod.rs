@@ -32,6 +32,8 @@ pub struct Sources {
     pub endpoints: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// The last decisions, at most so many, newest first.
     pub decisions: Arc<dyn Fn(usize) -> serde_json::Value + Send + Sync>,
+    /// Who waits, and why; null while requests do not wait.
+    pub flow: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     pub config: Arc<dyn Fn() -> ConfigState + Send + Sync>,
     /// Every plugin instance of the current generation.
     pub plugins: Arc<dyn Fn() -> Vec<PluginState> + Send + Sync>,
@@ -57,6 +59,7 @@ pub fn router(sources: Sources) -> Router {
         .route("/readyz", get(ready))
         .route("/debug/endpoints", get(debug::endpoints))
         .route("/debug/decisions", get(debug::decisions))
+        .route("/debug/flow", get(debug::flow))
         .route("/debug/config", get(debug::config))
         .route("/debug/kv", get(debug::kv))
         .route("/debug/plugins/state", get(debug::plugins).head(debug::only_get).fallback(debug::only_get));
@@ -136,6 +139,7 @@ mod tests {
             ready,
             endpoints: Arc::new(|| serde_json::json!([{"name": "e1"}])),
             decisions: Arc::new(|n| serde_json::json!([n])),
+            flow: Arc::new(|| serde_json::json!({"requests": 2})),
             config: Arc::new(|| ConfigState {
                 effective: "plugins: []\n".into(),
                 generation: 3,

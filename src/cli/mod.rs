@@ -5,6 +5,7 @@ pub mod engine;
 mod explain;
 pub mod pick;
 pub mod plugins;
+pub mod refusals;
 pub mod schema;
 pub mod serve;
 pub mod settings;
@@ -33,12 +34,16 @@ enum Tool {
     Engine(engine::Args),
     Pick(pick::Args),
     Plugins(plugins::Args),
+    Refusals(refusals::Args),
     Schema(schema::Args),
 }
 
 /// Runs what the arguments ask for. The first one may name a subcommand; otherwise they are the flags of serving.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    if !matches!(args.get(1).and_then(|a| a.to_str()), Some("check" | "engine" | "pick" | "plugins" | "schema")) {
+    if !matches!(
+        args.get(1).and_then(|a| a.to_str()),
+        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema")
+    ) {
         return serve(&serve::Args::parse_from(args));
     }
     match Tools::parse_from(args).tool {
@@ -46,6 +51,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Tool::Engine(args) => tool(engine::run(args)),
         Tool::Pick(args) => tool(pick::run(args)),
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
+        Tool::Refusals(refusals::Args {}) => refusals::run(),
         Tool::Schema(args) => schema::run(&args, app::registry()),
     }
 }

@@ -42,8 +42,6 @@ const DATA_KEYS: &[&str] = &[
 #[derive(Debug)]
 pub struct Document {
     pub gates: Gates,
-    /// Where the gate `flowControl` was switched on, if it was.
-    pub flow_gate: Option<Place>,
     pub plugins: Vec<PluginEntry>,
     pub profiles: Vec<ProfileEntry>,
     /// Where `schedulingProfiles` stands, if it does.
@@ -111,10 +109,9 @@ pub fn read(root: &Node, sink: &Sink) -> Option<Document> {
         data.duration("crossReplicaSyncInterval");
     }
     let flow = flow::read(&document);
-    let (gates, flow_gate) = read_gates(&document, sink);
+    let gates = read_gates(&document, sink);
     Some(Document {
         gates,
-        flow_gate,
         plugins: read_plugins(&document, sink),
         profiles: read_profiles(&document, sink),
         profiles_place: document.place_of("schedulingProfiles"),
@@ -150,9 +147,8 @@ fn check_version(document: &Section<'_>, sink: &Sink, notices: &mut Vec<Notice>)
     }
 }
 
-fn read_gates(document: &Section<'_>, sink: &Sink) -> (Gates, Option<Place>) {
+fn read_gates(document: &Section<'_>, sink: &Sink) -> Gates {
     let mut gates = Gates::default();
-    let mut flow_gate = None;
     for item in document.list("featureGates") {
         let Value::String(text) = &item.value.value else {
             sink.add(item.place, item.path, format!("expected a string, found {}", item.value.kind()));
@@ -171,10 +167,7 @@ fn read_gates(document: &Section<'_>, sink: &Sink) -> (Gates, Option<Place>) {
             }
         };
         match name {
-            "flowControl" => {
-                gates.flow_control = on;
-                flow_gate = item.place.filter(|_| on);
-            }
+            "flowControl" => gates.flow_control = on,
             "haPopulateNonLeaderDatastore" => gates.ha_populate_non_leader_datastore = on,
             _ => {
                 let message =
@@ -183,7 +176,7 @@ fn read_gates(document: &Section<'_>, sink: &Sink) -> (Gates, Option<Place>) {
             }
         }
     }
-    (gates, flow_gate)
+    gates
 }
 
 fn read_plugins(document: &Section<'_>, sink: &Sink) -> Vec<PluginEntry> {

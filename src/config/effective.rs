@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use epp_plugin_api::Value;
 
 use super::document::{API_VERSION, Document, KIND};
-use super::plan::{Origin, Plan, Planned};
+use super::duration::write_duration;
+use super::plan::{BandPlan, FlowPlan, Origin, Plan, Planned};
 use crate::yaml::write;
 
 /// Writes the plan. A comment stands behind everything that was added.
@@ -27,6 +28,9 @@ pub fn write(plan: &Plan, document: &Document) -> String {
         name(plan, plan.saturation),
         default_if(detector)
     );
+    if let Some(flow) = &plan.flow {
+        write_flow(&mut out, plan, flow);
+    }
     out.push_str("requestHandler:\n  parsers:\n");
     for (at, reference) in plan.parsers.iter().zip(&document.parsers) {
         let _ = writeln!(out, "  - pluginRef: {}{}", name(plan, *at), default_if(reference.place.is_none()));
@@ -101,4 +105,38 @@ fn write_data(out: &mut String, plan: &Plan, document: &Document) {
     if let Some(discovery) = plan.discovery {
         let _ = writeln!(out, "  discovery:\n    pluginRef: {}", name(plan, discovery));
     }
+}
+
+fn write_flow(out: &mut String, plan: &Plan, flow: &FlowPlan) {
+    for (key, limit) in [("maxBytes", flow.max_bytes), ("maxRequests", flow.max_requests)] {
+        if let Some(limit) = limit {
+            let _ = writeln!(out, "  {key}: {limit}");
+        }
+    }
+    for (key, time) in [("defaultRequestTTL", flow.ttl), ("noEndpointRequestTTL", flow.no_endpoint_ttl)] {
+        let _ = writeln!(out, "  {key}: {}", write_duration(time));
+    }
+    let band = |out: &mut String, band: &BandPlan, indent: &str| {
+        let _ = writeln!(out, "{indent}maxBytes: {}\n{indent}maxRequests: {}", band.max_bytes, band.max_requests);
+        for (key, policy) in [("fairnessPolicyRef", band.fairness), ("orderingPolicyRef", band.ordering)] {
+            if let Some(policy) = policy {
+                let _ = writeln!(out, "{indent}{key}: {}", name(plan, policy));
+            }
+        }
+    };
+    out.push_str("  defaultPriorityBand:\n");
+    band(out, &flow.default_band, "    ");
+    out.push_str("  defaultNegativePriorityBand:\n");
+    band(out, &flow.negative_band, "    ");
+    if !flow.bands.is_empty() {
+        out.push_str("  priorityBands:\n");
+    }
+    for one in &flow.bands {
+        let _ = writeln!(out, "  - priority: {}", one.priority);
+        band(out, one, "    ");
+    }
+    if let Some(policy) = flow.usage_limit {
+        let _ = writeln!(out, "  usageLimitPolicyPluginRef: {}", name(plan, policy));
+    }
+    let _ = writeln!(out, "  enableEviction: {}", flow.eviction);
 }

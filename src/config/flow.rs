@@ -126,7 +126,7 @@ impl FlowSection {
         let mut seen = HashMap::new();
         for band in &self.bands {
             if let Some(first) = seen.insert(band.priority, &band.path) {
-                let message = format!("duplicate priority {}, also that of {first}", band.priority);
+                let message = format!("duplicate priority level {}, also that of {first}", band.priority);
                 sink.add(band.place, format!("{}.priority", band.path), message);
             }
         }

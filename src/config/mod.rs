@@ -193,7 +193,6 @@ fn flow(
     notices: &mut Vec<Notice>,
 ) -> Option<plan::FlowPlan> {
     if document.gates.flow_control {
-        sink.add(document.flow_gate, "featureGates", "flowControl is not built into this version yet");
         document.flow.check(sink);
         return document.flow.resolve(instances);
     }

@@ -80,6 +80,7 @@ impl Response {
             if self.first_chunk.is_none() {
                 self.first_chunk = Some(now);
                 exchange.each(|held| held.response_began());
+                exchange.load.iter().for_each(|load| load.slot.lightened());
             } else if let Some(last) = self.last_chunk.filter(|_| self.streaming) {
                 exchange.series.inter_token(now - last);
             }

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use epp_plugin_api::{Ledger, Snapshot};
 
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
+use crate::flow::control::Control;
 use crate::generation::Generations;
 use crate::sched::calls::Calls;
 use crate::sched::metrics::StageMetrics;
@@ -17,6 +18,8 @@ pub struct Context {
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     pub ledger: Arc<Ledger>,
     pub generations: Generations,
+    /// Where requests wait to be let in.
+    pub flow: Arc<Control>,
     pub calls: Arc<dyn Calls>,
     pub metrics: RequestMetrics,
     pub stages: Arc<StageMetrics>,

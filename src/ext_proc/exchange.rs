@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::ext_proc::metrics::{RequestSeries, RunningGuard};
 use crate::ext_proc::parser_table::ParserEntry;
+use crate::flow::control::Slot;
 use crate::sched::record::DecisionRecord;
 use crate::sched::truth::Expected;
 
@@ -58,4 +59,6 @@ pub struct Renamed {
 pub struct InFlight {
     pub held: Vec<Box<dyn Held>>,
     pub _charge: Charge,
+    /// Dropped last: it lets others go, who count what is given back before.
+    pub slot: Slot,
 }

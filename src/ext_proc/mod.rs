@@ -12,4 +12,5 @@ pub mod server;
 pub mod service;
 pub mod stream;
 pub mod tls;
+pub mod waiting;
 pub mod wire;

@@ -116,6 +116,7 @@ impl RequestHead {
             body,
             parsed,
             received: self.received,
+            waited: std::time::Duration::ZERO,
         }
     }
 }

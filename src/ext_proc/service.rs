@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll, ready};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream as _};
@@ -88,10 +89,12 @@ impl StreamingService<ProcessingRequest> for Process {
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<ProcessingRequest>>) -> Self::Future {
+        let timeout = request.metadata().get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let open = Open {
             messages: request.into_inner(),
             counted: self.0.streams.as_ref().map(|s| s.open()),
-            waiting: Some(Box::new(Stream::new(self.0.clone()))),
+            waiting: Some(Box::new(Stream::new(self.0.clone()).until(deadline))),
             taking: None,
             kept_open: false,
         };
@@ -151,6 +154,9 @@ impl Open {
             if stream.is_over() {
                 return Poll::Ready(Ok(None));
             }
+            if stream.poll_evicted(cx).is_ready() {
+                continue;
+            }
             let next = Pin::new(&mut self.messages).poll_next(cx);
             self.kept_open |= next.is_pending();
             let Some(message) = ready!(next) else {
@@ -171,6 +177,21 @@ fn taking(mut stream: Box<Stream>, message: ProcessingRequest) -> Taking {
         stream
     };
     AssertUnwindSafe(take).catch_unwind().boxed()
+}
+
+/// Reads the header in which a client says how long it waits: up to eight digits and a unit.
+fn timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let n: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+    match unit {
+        "H" => Some(Duration::from_secs(n * 3600)),
+        "M" => Some(Duration::from_secs(n * 60)),
+        "S" => Some(Duration::from_secs(n)),
+        "m" => Some(Duration::from_millis(n)),
+        "u" => Some(Duration::from_micros(n)),
+        "n" => Some(Duration::from_nanos(n)),
+        _ => None,
+    }
 }
 
 /// The library says "out of range" of a message over the limit; clients expect what other servers say.
@@ -201,5 +222,29 @@ fn name(code: Code) -> &'static str {
         Code::Unavailable => "Unavailable",
         Code::DataLoss => "DataLoss",
         Code::Unauthenticated => "Unauthenticated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_digits_and_a_unit() {
+        for (text, expected) in [
+            ("5S", Some(Duration::from_secs(5))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
+            ("7u", Some(Duration::from_micros(7))),
+            ("", None),
+            ("S", None),
+            ("5", None),
+            ("5s", None),
+            ("-5S", None),
+            ("999999999S", None),
+            ("5é", None),
+        ] {
+            assert_eq!(timeout(text), expected, "{text}");
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! Rooms 1, 7 and 8 of one stream: which message may come in which phase, and what is answered to it.
 //!
-//! Never answers a body before its headers, never refuses once a response is under way, and picks at most once.
+//! Never answers a body before its headers, never refuses once a response is under way unless it is ended to make room for
+//! another, and picks at most once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{self, Poll, ready};
 
 use bytes::Bytes;
 use epp_plugin_api::{Call, InferenceRequest, Report, Served};
@@ -16,10 +18,12 @@ use crate::ext_proc::answer::{Routing, immediate, push_pieces, reported};
 use crate::ext_proc::context::Context;
 use crate::ext_proc::exchange::{Exchange, InFlight, Reader, Renamed};
 use crate::ext_proc::reading::{BodyChunks, EXPLAIN, ReadRequest, RequestHead, read};
+use crate::ext_proc::waiting::wait;
 use crate::ext_proc::wire::{
     BodyMode, CommonResponse, HeaderMutation, HttpBody, HttpHeaders, Metadata, PhaseResponse, ProcessingRequest,
     ProcessingResponse, ProtocolConfiguration, Request, Response, TrailersResponse,
 };
+use crate::flow::control::Slot;
 use crate::flow::refusal::Refusal;
 use crate::generation::Generation;
 use crate::sched::cycle::{Inputs, Outcome};
@@ -81,26 +85,38 @@ impl RequestMode {
     }
 }
 
-/// Chooses among the endpoints that there are now.
+/// Waits until the request may go, then chooses among the endpoints that there are.
 async fn pick(
     cx: &Context,
     generation: &Generation,
     request: &mut InferenceRequest,
     subset: Option<&Subset>,
-    now: Instant,
-) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
+    deadline: Option<Instant>,
+) -> Result<Pick, Refusal> {
     generation.pipeline.read(request);
+    let departure = wait(cx, generation, request, deadline).await?;
     let inputs = Inputs {
         board: &|| cx.snapshots.load_full(),
         request,
         subset,
         ledger: &cx.ledger,
-        now,
+        now: Instant::now(),
         with_scores: cx.options.emit_scores,
         generation: generation.number,
         decisions: &cx.decisions,
     };
-    generation.pipeline.run(inputs, &*cx.calls).await
+    let (outcome, record) = generation.pipeline.run(inputs, &*cx.calls).await?;
+    let slot = cx.flow.begin(request.priority);
+    // From here on the request is seen where it went.
+    drop(departure);
+    Ok(Pick { outcome, record, slot })
+}
+
+/// A request that has an endpoint.
+struct Pick {
+    outcome: Outcome,
+    record: Arc<DecisionRecord>,
+    slot: Slot,
 }
 
 /// When the client has said all that it had to say.
@@ -117,6 +133,8 @@ pub struct Stream {
     phase: Phase,
     request_mode: RequestMode,
     response_mode: BodyMode,
+    /// Until when the client waits for the whole stream, if it says so.
+    deadline: Option<Instant>,
     out: VecDeque<ProcessingResponse>,
 }
 
@@ -128,8 +146,28 @@ impl Stream {
             phase: Phase::Start,
             request_mode: RequestMode::Duplex,
             response_mode: BodyMode::FullDuplexStreamed,
+            deadline: None,
             out: VecDeque::new(),
         }
+    }
+
+    /// The same stream, for which the client waits until `deadline`.
+    pub fn until(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Whether the request has just been ended to make room for another; otherwise wakes the task when it is.
+    pub fn poll_evicted(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let (Phase::Routed(exchange) | Phase::Responding(Some(exchange), _)) = &mut self.phase else {
+            return Poll::Pending;
+        };
+        let Some(load) = &mut exchange.load else { return Poll::Pending };
+        ready!(load.slot.poll_evicted(cx));
+        tracing::debug!("request ended to make room for one of higher priority");
+        self.out.push_back(immediate(&Refusal::Evicted));
+        self.phase = Phase::Over;
+        Poll::Ready(())
     }
 
     /// The next answer to be sent.
@@ -248,8 +286,9 @@ impl Stream {
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
-        let (mut outcome, record) = match pick(&self.cx, &generation, &mut request, subset.as_ref(), now).await {
-            Ok(judged) => judged,
+        let picked = pick(&self.cx, &generation, &mut request, subset.as_ref(), self.deadline).await;
+        let Pick { mut outcome, record, slot } = match picked {
+            Ok(picked) => picked,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
         };
 
@@ -258,7 +297,7 @@ impl Stream {
         let skip_response = request.parsed.skip_response;
         let explanation = self.explanation(&request, &record);
         let expected = std::mem::take(&mut outcome.expected);
-        let (routing, load) = self.routing(outcome, head, explanation.as_deref());
+        let (routing, load) = self.routing(outcome, slot, head, explanation.as_deref());
         let series =
             self.cx.metrics.series(&request.model, &request.target_model, &request.fairness_id, request.priority);
         series.accepted(body.len() as u64);
@@ -287,7 +326,13 @@ impl Stream {
         asked.then(|| serde_json::to_string(record).unwrap_or_default())
     }
 
-    fn routing(&self, outcome: Outcome, head: RequestHead, explanation: Option<&str>) -> (Routing, InFlight) {
+    fn routing(
+        &self,
+        outcome: Outcome,
+        slot: Slot,
+        head: RequestHead,
+        explanation: Option<&str>,
+    ) -> (Routing, InFlight) {
         let mut set = outcome.headers.set;
         if head.id_is_new {
             set.push(("x-request-id".into(), head.id));
@@ -305,7 +350,7 @@ impl Stream {
             scores,
             explanation: explanation.map(str::to_owned),
         };
-        (routing, InFlight { held: outcome.held, _charge: outcome.charge })
+        (routing, InFlight { held: outcome.held, _charge: outcome.charge, slot })
     }
 
     fn answer_request(&mut self, mut routing: Routing, body: Bytes, changed: bool, messages: usize, trailers: bool) {
@@ -387,13 +432,14 @@ impl Stream {
         }
         let generation = self.cx.generations.load_full();
         let mut request = head.without_body(&generation);
-        let (mut outcome, record) = match pick(&self.cx, &generation, &mut request, None, now).await {
-            Ok(judged) => judged,
+        let picked = pick(&self.cx, &generation, &mut request, None, self.deadline).await;
+        let Pick { mut outcome, record, slot } = match picked {
+            Ok(picked) => picked,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
         };
         let explanation = self.explanation(&request, &record);
         let expected = std::mem::take(&mut outcome.expected);
-        let (routing, load) = self.routing(outcome, head, explanation.as_deref());
+        let (routing, load) = self.routing(outcome, slot, head, explanation.as_deref());
         let series = self.cx.metrics.series("", &request.target_model, &request.fairness_id, request.priority);
         series.accepted(0);
         let reader = generation.parsers.resolve(&request.path);

@@ -149,7 +149,9 @@ impl Pipeline {
         if let Some(subset) = inputs.subset {
             subset.restrict(snapshot, &mut work.candidates);
         }
-        admit(&*self.saturation, inputs.request, snapshot, &work.candidates, *now)?;
+        if let Some(saturation) = &self.saturation {
+            admit(&**saturation, inputs.request, snapshot, &work.candidates, *now)?;
+        }
         (record.endpoints, record.candidates) = (snapshot.rows(), work.candidates.count());
         if work.candidates.is_empty() {
             return Err(Refusal::NoCandidates);

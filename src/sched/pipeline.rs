@@ -26,7 +26,8 @@ pub struct Pipeline {
     pub(super) handler: Arc<dyn ProfileHandler>,
     pub(super) handler_next: Timer,
     pub(super) handler_decide: Timer,
-    pub(super) saturation: Arc<dyn Saturation>,
+    /// Sheds requests of negative priority; `None`: they have waited instead.
+    pub(super) saturation: Option<Arc<dyn Saturation>>,
     pub(super) metrics: Arc<SchedMetrics>,
     pub(super) stages: Arc<StageMetrics>,
     pub(super) truth: Arc<Truth>,
@@ -121,7 +122,10 @@ impl Pipeline {
             handler: role(handler.instance.handler.as_ref(), handler, "profile handler"),
             handler_next: timer("ProfilePicker", handler),
             handler_decide: timer("ProcessProfilesResults", handler),
-            saturation: role(saturation.instance.saturation.as_ref(), saturation, "saturation detector"),
+            saturation: plan
+                .flow
+                .is_none()
+                .then(|| role(saturation.instance.saturation.as_ref(), saturation, "saturation detector")),
             metrics,
             stages: StageMetrics::of(hub),
             truth: Truth::of(hub),

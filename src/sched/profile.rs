@@ -134,6 +134,7 @@ mod tests {
             body: Default::default(),
             parsed: Parsed::default(),
             received: tokio::time::Instant::now(),
+            waited: std::time::Duration::ZERO,
         }
     }
 

@@ -98,6 +98,7 @@ impl Bench {
                 ..Parsed::default()
             },
             received: now,
+            waited: std::time::Duration::ZERO,
         };
         let inputs = Inputs {
             board: &|| self.snapshot.load_full(),

@@ -1,5 +1,5 @@
 """A stand to test on: simulated engines, the picker before them, and Envoy with one of the set-ups of `envoy/`."""
-import contextlib, http.client, json, pathlib, random, signal, socket, subprocess, time, urllib.error, urllib.request
+import contextlib, http.client, json, pathlib, random, signal, socket, subprocess, threading, time, urllib.error, urllib.request
 
 import envoy, grpc, yaml
 from envoy.config.core.v3 import base_pb2
@@ -199,6 +199,23 @@ class Stand:
         return r.status, data, dict(r.getheaders())
 
     # gRPC
+
+    def talk(self, body, path="/v1/completions", headers=None):
+        """A direct client's stream that stays open, and its answers as they come."""
+        channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
+        self.stack.callback(channel.close)
+        pairs = [(":method", "POST"), (":path", path), *(headers or {}).items()]
+        head = pb.HttpHeaders(headers=base_pb2.HeaderMap(headers=[base_pb2.HeaderValue(key=k, raw_value=v.encode()) for k, v in pairs]))
+        body = pb.HttpBody(body=json.dumps(body).encode(), end_of_stream=True)
+
+        def messages():
+            yield pb.ProcessingRequest(request_headers=head)
+            yield pb.ProcessingRequest(request_body=body)
+            open_ended.wait()
+        open_ended = threading.Event()
+        self.stack.callback(open_ended.set)
+        call = rpc.ExternalProcessorStub(channel).Process(messages(), timeout=20)
+        return call, iter(call)
 
     def pick(self, body, path="/v1/completions", headers=None, hold=None):
         """The endpoint that a direct client is given; `hold` is an ExitStack that keeps the stream open."""

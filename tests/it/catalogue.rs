@@ -120,6 +120,13 @@ fn the_page_of_plugins_is_current() {
 }
 
 #[test]
+fn the_page_of_refusals_is_current() {
+    let path = Path::new(ROOT).join("docs/refusals.md");
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == epp::flow::refusal::markdown(), "docs/refusals.md is out of date: run make docs");
+}
+
+#[test]
 fn every_type_has_a_summary() {
     for kind in registry() {
         assert!(kind.summary.len() > 10 && kind.summary.ends_with('.'), "{}: {:?}", kind.name, kind.summary);

@@ -3,8 +3,11 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use crate::Ledger;
 
 /// A kind of data that one plugin writes and another reads. The Rust type is the key.
 pub trait Attribute: Any + Clone + Default + Send + Sync {
@@ -69,11 +72,14 @@ impl<T> fmt::Debug for RequestKey<T> {
 /// Gives every data key its slot, the same one for the life of the process, so that a plugin instance that outlives a
 /// reload keeps valid keys. Grows by one for each data key ever configured.
 #[derive(Debug, Default)]
-pub struct Slots(Mutex<Vec<(&'static str, String)>>);
+pub struct Slots {
+    keys: Mutex<Vec<(&'static str, String)>>,
+    ledgers: Mutex<Vec<(String, Arc<Ledger>)>>,
+}
 
 impl Slots {
     fn slot(&self, data: &'static str, producer: &str) -> u32 {
-        let mut known = self.0.lock();
+        let mut known = self.keys.lock();
         let at = known.iter().position(|(d, p)| *d == data && p == producer).unwrap_or_else(|| {
             known.push((data, producer.to_owned()));
             known.len() - 1
@@ -89,6 +95,17 @@ impl Slots {
     /// The value of `T`, one a request, that the instance `producer` fills.
     pub fn request<T: Attribute>(&self, producer: &str) -> RequestKey<T> {
         RequestKey { slot: self.slot(T::NAME, producer), of: PhantomData }
+    }
+
+    /// The ledger that the instance `owner` charges. Others may read it; what is in flight there outlives a reload.
+    pub fn ledger(&self, owner: &str) -> Arc<Ledger> {
+        let mut known = self.ledgers.lock();
+        if let Some((_, ledger)) = known.iter().find(|(name, _)| name == owner) {
+            return ledger.clone();
+        }
+        let ledger = Arc::<Ledger>::default();
+        known.push((owner.to_owned(), ledger.clone()));
+        ledger
     }
 }
 

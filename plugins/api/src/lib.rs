@@ -8,6 +8,7 @@ mod adapters;
 mod candidates;
 mod columns;
 mod endpoint;
+mod flow;
 mod kv;
 mod ledger;
 mod metrics;
@@ -26,6 +27,9 @@ pub use adapters::{Adapters, Name, Names};
 pub use candidates::Candidates;
 pub use columns::{Attribute, ColumnKey, Columns, DataKey, RequestKey, Slots};
 pub use endpoint::{EndpointId, EndpointIdx, EndpointMeta, EndpointName, Role, host_port};
+pub use flow::{
+    Departing, FairnessPolicy, FlowId, OrderingPolicy, Rank, Turns, UsageLimitPolicy, Waiting, WaitingFlows,
+};
 pub use kv::{KvPorts, KvSink, KvSubscription};
 pub use ledger::{Charge, Ledger};
 pub use metrics::{MetricFamilies, MetricHub};

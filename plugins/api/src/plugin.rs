@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::{Candidates, Columns, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot, Usage};
+use crate::{Candidates, Columns, Departing, EndpointId, EndpointIdx, HeaderEdits, InferenceRequest, Snapshot, Usage};
 
 /// Load by row as the scorers see it: the snapshot's, and for stale rows also what is in flight there.
 #[derive(Clone, Copy, Debug)]
@@ -399,4 +399,15 @@ pub trait Producer: Send + Sync {
 pub trait Saturation: Send + Sync {
     /// 1 or more: full. An empty set is full.
     fn saturation(&self, snapshot: &Snapshot, among: &Candidates, now: Instant) -> f64;
+
+    /// As [`Self::saturation`], with requests that were let go to `among` but are not in flight yet. What looks at
+    /// engines alone does not know of them.
+    fn saturation_with(&self, snapshot: &Snapshot, among: &Candidates, _departing: Departing, now: Instant) -> f64 {
+        self.saturation(snapshot, among, now)
+    }
+
+    /// Whether it counts requests itself, and so changes as soon as one goes or ends, not when its engine says so.
+    fn counts_requests(&self) -> bool {
+        false
+    }
 }

@@ -8,9 +8,9 @@ use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, Filter, Gather, Hooks, KvSubscription,
-    MetricHub, Node, NodeError, Parser, Picker, Producer, ProfileHandler, Remote, RequestKey, Saturation, Scorer,
-    Screener, Slots, SourceSpec,
+    Admitter, Attribute, ColumnKey, DataKey, Decider, DiscoverySpec, Extraction, FairnessPolicy, Filter, Gather, Hooks,
+    KvSubscription, MetricHub, Node, NodeError, OrderingPolicy, Parser, Picker, Producer, ProfileHandler, Remote,
+    RequestKey, Saturation, Scorer, Screener, Slots, SourceSpec, UsageLimitPolicy,
 };
 
 /// What a plugin is for.
@@ -301,6 +301,9 @@ pub struct Instance {
     pub admitter: Option<Arc<dyn Admitter>>,
     pub decider: Option<Arc<dyn Decider>>,
     pub hooks: Option<Arc<dyn Hooks>>,
+    pub fairness: Option<Arc<dyn FairnessPolicy>>,
+    pub ordering: Option<Arc<dyn OrderingPolicy>>,
+    pub usage_limit: Option<Arc<dyn UsageLimitPolicy>>,
     pub discovery: Option<DiscoverySpec>,
     pub source: Option<SourceSpec>,
     pub extractor: Option<Extraction>,
@@ -325,6 +328,9 @@ impl Instance {
             (self.admitter.is_some(), Kind::Admitter),
             (self.decider.is_some(), Kind::Decider),
             (self.hooks.is_some(), Kind::Hooks),
+            (self.fairness.is_some(), Kind::FairnessPolicy),
+            (self.ordering.is_some(), Kind::OrderingPolicy),
+            (self.usage_limit.is_some(), Kind::UsageLimitPolicy),
             (self.discovery.is_some(), Kind::Discovery),
             (self.source.is_some(), Kind::Source),
             (self.extractor.is_some(), Kind::Extractor),

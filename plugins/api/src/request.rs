@@ -1,5 +1,7 @@
 //! The request as plugins see it, and what they may change about its headers.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -59,4 +61,6 @@ pub struct InferenceRequest {
     pub body: Bytes,
     pub parsed: Parsed,
     pub received: Instant,
+    /// How long it waited to be let in.
+    pub waited: Duration,
 }

@@ -139,6 +139,7 @@ pub fn request(body: &[u8], parsed: Parsed) -> InferenceRequest {
         body: body.to_vec().into(),
         parsed,
         received: Instant::now(),
+        waited: std::time::Duration::ZERO,
     }
 }
 

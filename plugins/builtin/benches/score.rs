@@ -53,6 +53,7 @@ fn request() -> InferenceRequest {
         body: Default::default(),
         parsed: Parsed::default(),
         received: Instant::now(),
+        waited: std::time::Duration::ZERO,
     }
 }
 

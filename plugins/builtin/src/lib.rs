@@ -16,6 +16,7 @@ pub mod json;
 pub mod parsers;
 mod per_row;
 pub mod pickers;
+pub mod policies;
 pub mod producers;
 pub mod registry;
 mod schema;

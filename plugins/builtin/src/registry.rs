@@ -3,8 +3,8 @@
 use epp_plugin_api::PluginType;
 
 use crate::{
-    admitters, board, context_length, deciders, detectors, filters, handlers, hooks, parsers, pickers, producers,
-    scorers, screeners,
+    admitters, board, context_length, deciders, detectors, filters, handlers, hooks, parsers, pickers, policies,
+    producers, scorers, screeners,
 };
 
 /// Every plugin type, by what it is for and then by name.
@@ -27,6 +27,8 @@ pub static REGISTRY: &[&PluginType] = &[
     &deciders::prefix_based::TYPE,
     &board::models::TYPE,
     &board::multicluster_metrics::TYPE,
+    &detectors::concurrency::TYPE,
+    &detectors::kv_token_budget::TYPE,
     &detectors::utilization::TYPE,
     &filters::by_label::TYPE,
     &filters::endpoint_attribute::TYPE,
@@ -62,6 +64,15 @@ pub static REGISTRY: &[&PluginType] = &[
     &pickers::max_score::TYPE,
     &pickers::random::TYPE,
     &pickers::weighted_random::TYPE,
+    &policies::edf::TYPE,
+    &policies::fcfs::TYPE,
+    &policies::global_strict::TYPE,
+    &policies::priority_holdback::TYPE,
+    &policies::program_aware::TYPE,
+    &policies::round_robin::TYPE,
+    &policies::slo_deadline::TYPE,
+    &policies::soft_reflective::TYPE,
+    &policies::static_limit::TYPE,
     &producers::approx_prefix::MULTICLUSTER,
     &producers::approx_prefix::TYPE,
     &producers::burst::TYPE,

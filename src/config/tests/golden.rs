@@ -39,6 +39,11 @@ fn demo() {
 }
 
 #[test]
+fn flow_control() {
+    golden("flow-control");
+}
+
+#[test]
 fn load_balancing() {
     golden("load-balancing");
 }
@@ -104,6 +109,11 @@ fn rl_token_load() {
 }
 
 #[test]
+fn rl_token_budget() {
+    golden("rl-token-budget");
+}
+
+#[test]
 fn session_affinity() {
     golden("session-affinity");
 }
@@ -121,6 +131,7 @@ fn every_sample_is_tested() {
             "context-length.yaml",
             "data-parallel.yaml",
             "demo.yaml",
+            "flow-control.yaml",
             "load-balancing.yaml",
             "lora-affinity.yaml",
             "p2p-source.yaml",
@@ -133,6 +144,7 @@ fn every_sample_is_tested() {
             "rl-persistent.yaml",
             "rl-rollouts.yaml",
             "rl-sglang.yaml",
+            "rl-token-budget.yaml",
             "rl-token-load.yaml",
             "session-affinity.yaml"
         ]

@@ -77,7 +77,7 @@ fn shape(plan: &Plan) -> String {
         plan.profiles,
         (
             (plan.handler, &plan.producers, &plan.parsers, plan.saturation),
-            (plan.gates, &plan.objectives, plan.discovery, &plan.sources)
+            (plan.gates, &plan.objectives, plan.discovery, &plan.sources, &plan.flow)
         )
     )
 }
@@ -118,6 +118,20 @@ fn an_empty_text_is_the_built_in_config() {
         assert_eq!(weights, [2.0, 2.0, 3.0]);
         assert_eq!(names(&plan, &plan.producers), ["token-producer", "approx-prefix-cache-producer"]);
     }
+}
+
+#[test]
+fn flow_control_is_written_out_whole() {
+    let text = doc(
+        &["{type: queue-scorer}"],
+        "",
+        "featureGates: [flowControl]\nflowControl: {maxBytes: 10Gi, maxRequests: 1k, defaultRequestTTL: 90s, enableEviction: true, \
+         defaultPriorityBand: {maxRequests: 7}, priorityBands: [{priority: -3, maxBytes: 5000}, {priority: 9}]}\n",
+    );
+    comes_back(crate::app::registry(), &text);
+    let effective = plan_with(crate::app::registry(), &text).effective;
+    let flow = effective.split("flowControl:\n").nth(1).and_then(|rest| rest.split("requestHandler:").next());
+    insta::assert_snapshot!(flow.unwrap_or_default());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod any_order;
 mod direct;
+mod eviction;
 mod truth;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::config::{Environment, load};
 use crate::ext_proc::context::Options;
 use crate::ext_proc::metrics::RequestMetrics;
 use crate::ext_proc::wire::{HeaderMap, HeaderValue, HttpTrailers, Mutation};
+use crate::flow::control::Control;
 use crate::generation::Generation;
 use crate::sched::calls::NoCalls;
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
@@ -68,15 +70,13 @@ impl Bench {
         });
         let snapshot = Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2));
         let ids = snapshot.ids().to_vec();
+        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        let generation = Generation::new(1, plan, &Arc::new(SchedMetrics::new(&hub)), &hub);
         let cx = Context {
-            snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
+            flow: Control::new(generation.flow.clone(), "pool", Duration::ZERO, snapshots.clone(), &hub),
+            snapshots,
             ledger: Arc::new(Ledger::default()),
-            generations: Arc::new(ArcSwap::from_pointee(Generation::new(
-                1,
-                plan,
-                &Arc::new(SchedMetrics::new(&hub)),
-                &hub,
-            ))),
+            generations: Arc::new(ArcSwap::from_pointee(generation)),
             calls: Arc::new(NoCalls),
             metrics: RequestMetrics::new(&hub),
             stages: StageMetrics::of(&hub),

@@ -9,8 +9,8 @@ use super::{Finding, Rule, Source, code, is_rust};
 const MAY_NAME: [(&str, &[&str]); 16] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
-    // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML.
-    ("cli", &["app", "config", "ext_proc", "telemetry", "trust", "yaml"]),
+    // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML, and `refusals` the page of them.
+    ("cli", &["app", "config", "ext_proc", "flow", "telemetry", "trust", "yaml"]),
     (
         "app",
         &[
@@ -29,16 +29,16 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
         ],
     ),
     // A changed config becomes the next generation; the board takes up where endpoints are and what engines are asked.
-    ("reload", &["board", "config", "files", "generation", "sched", "tasks"]),
+    ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
     // Does for sched what plugins may not do themselves.
     ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
-    ("generation", &["config", "ext_proc", "sched"]),
+    ("generation", &["config", "ext_proc", "flow", "sched"]),
     // The table of parsers is built from a plan.
     ("ext_proc", &["config", "flow", "generation", "sched", "tasks", "telemetry"]),
     // The pipeline is built from a plan. Admission is asked in the cycle, once it is known who the candidates are.
     ("sched", &["config", "flow", "telemetry"]),
-    ("flow", &[]),
+    ("flow", &["telemetry"]),
     ("board", &["files", "tasks", "trust", "yaml"]),
     ("config", &["yaml"]),
     ("admin", &["telemetry"]),
@@ -52,9 +52,11 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
 const NAMES_NONE: [&str; 2] = ["trust", "lib"];
 
 /// Single files that may name one module more, and why.
-const FILES_THAT_MAY: [(&str, &str, &str); 4] = [
+const FILES_THAT_MAY: [(&str, &str, &str); 6] = [
     ("src/config/tests/defaults.rs", "app", "what a config gets depends on every plugin there is"),
+    ("src/config/tests/mod.rs", "app", "flow control is written out with its default policies"),
     ("src/config/tests/golden.rs", "app", "the sample configs are checked with every plugin there is"),
+    ("src/flow/tests.rs", "app", "queues are tried with real policies"),
     ("src/sched/tests.rs", "app", "whole configs are tried with real plugins"),
     ("src/ext_proc/stream/tests.rs", "app", "streams are tried with real parsers"),
 ];

@@ -22,9 +22,10 @@ const UNFINISHED: [(&str, &str); 8] = [
 /// Words of the place where something was written, which mean nothing to a reader.
 const OF_A_WORKPLACE: [&str; 6] = ["/work/", "/root/", "/home/", "../shared", "Go program", "issue #"];
 
-/// Tests that must wait for the world outside, and why.
-const MAY_SLEEP: [(&str, &str); 2] = [
+/// Tests that must wait for the world outside, or whose paused time this test does not see, and why.
+const MAY_SLEEP: [(&str, &str); 3] = [
     ("src/files/tests.rs", "writes a real file again and again while the kernel tells of it"),
+    ("src/flow/tests/shell.rs", "every test in it is on paused time, and so are what they have in common"),
     ("tests/it/harness", "asks a program that runs by itself, until it is ready or has ended"),
 ];
 

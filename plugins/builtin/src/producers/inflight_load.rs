@@ -91,7 +91,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
     let output = Output { ratio: cfg.output_ratio, most: cfg.max_estimated_output_tokens.unwrap_or(i64::MAX) };
     let producer = Arc::new(InFlightLoad {
         output: cfg.add_estimated_output_tokens.then_some(output),
-        ledger: Ledger::default(),
+        ledger: cx.slots.ledger(cx.name),
         prompt: cx.reads_request(""),
         matches: cx.reads_if_there(&cfg.prefix_match_info_producer_name),
         in_flight: cx.writes(),
@@ -106,7 +106,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
 struct InFlightLoad {
     /// `None`: the answer's tokens do not count.
     output: Option<Output>,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
     prompt: RequestKey<TokenizedPrompt>,
     matches: ColumnKey<PrefixMatch>,
     in_flight: ColumnKey<InFlight>,
