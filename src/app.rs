@@ -315,7 +315,7 @@ fn endpoints_page(board: Arc<ArcSwapOption<Board>>) -> Arc<dyn Fn() -> serde_jso
 
 fn flow_page(flow: Arc<ArcSwapOption<Control>>) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {
     Arc::new(move || {
-        let report = flow.load().as_ref().and_then(|flow| flow.report());
+        let report = flow.load().as_ref().and_then(|flow| flow.report(true));
         serde_json::to_value(report).unwrap_or_default()
     })
 }

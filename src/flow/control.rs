@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use epp_plugin_api::{InferenceRequest, MetricHub, Snapshot};
+use epp_plugin_api::{Headers, InferenceRequest, MetricHub, Snapshot};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
@@ -43,7 +43,7 @@ type Live = Core<Waiter, oneshot::Sender<()>>;
 type LiveEffects = Effects<Waiter, oneshot::Sender<()>>;
 
 struct State {
-    /// `None`: the gate is off, and nobody waits.
+    /// `None`: the gate was never open. Stays when it closes, for what is still departing or under way.
     core: Option<Live>,
     is_closed: bool,
     /// When the task looks next.
@@ -141,7 +141,7 @@ impl Control {
             flow: &request.fairness_id,
             bytes: request.body.len() as u64,
             received: request.received,
-            ttft_objective: ttft_objective(request),
+            ttft_objective: ttft_objective(&request.headers),
             patience,
         };
         let mut told = None;
@@ -156,7 +156,6 @@ impl Control {
         });
         let bytes = arrival.bytes;
         match (entered, told) {
-            // The gate has closed just now.
             (None, _) => Ok(None),
             (Some(Entered::Goes), _) => {
                 series.handled(Some(Outcome::Dispatched), began.elapsed());
@@ -212,14 +211,9 @@ impl Control {
         let mut state = self.state.lock();
         self.is_on.store(settings.is_some(), Ordering::Relaxed);
         let Some(settings) = settings else {
-            let mut effects = LiveEffects::default();
-            if let Some(core) = &mut state.core {
-                core.release(&mut effects);
-            }
-            state.core = None;
-            self.waiting.store(0, Ordering::Relaxed);
             drop(state);
-            return self.deliver(effects, Instant::now());
+            self.act(|core, _, effects| core.release(effects));
+            return;
         };
         if state.core.is_none() {
             let snapshot = self.snapshots.load();
@@ -241,15 +235,20 @@ impl Control {
         self.act(|core, _, effects| core.close(effects));
     }
 
-    /// Shows how things stand; `None` while the gate is off.
-    pub fn report(&self) -> Option<Report> {
+    /// Shows how things stand; `None` while the gate is off. With `flows`, also who waits in each band.
+    pub fn report(&self, flows: bool) -> Option<Report> {
         let mut state = self.state.lock();
         let snapshot = self.snapshots.load();
         let world = World { snapshot: &snapshot, now: Instant::now() };
-        state.core.as_mut().map(|core| Report::of(core, world))
+        let core = state.core.as_mut().filter(|_| self.is_on.load(Ordering::Relaxed))?;
+        let mut report = Report::of(core, world);
+        if flows {
+            report.add_flows(core, world.now);
+        }
+        Some(report)
     }
 
-    /// Lets the state machine take a step, and does what follows from it. `None`: the gate is off.
+    /// Lets the state machine take a step, and does what follows from it. `None`: the gate was never open.
     fn act<T>(self: &Arc<Self>, step: impl FnOnce(&mut Live, World<'_>, &mut LiveEffects) -> T) -> Option<T> {
         let began = std::time::Instant::now();
         let mut effects = LiveEffects::default();
@@ -308,8 +307,8 @@ impl Control {
 }
 
 /// The client's objective for the time to the first token, if it gives a sensible one.
-fn ttft_objective(request: &InferenceRequest) -> Option<Duration> {
-    let text = request.headers.find_either("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")?;
+fn ttft_objective(headers: &Headers) -> Option<Duration> {
+    let text = headers.find_either("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")?;
     let ms = text.trim().parse::<i64>().ok().filter(|ms| (0..=LONGEST_OBJECTIVE).contains(ms))?;
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
@@ -379,5 +378,40 @@ impl Drop for Slot {
             }
             None => self.control.freed(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_objective_that_is_no_sensible_number_is_none() {
+        for (text, expected) in [
+            ("100", Some(100)),
+            (" 500 ", Some(500)),
+            ("0", Some(0)),
+            ("9223372036854", Some(9_223_372_036_854)),
+            ("9223372036855", None),
+            ("9300000000000000", None),
+            ("99999999999999999999", None),
+            ("-1", None),
+            ("1e3", None),
+            ("1.5", None),
+            ("", None),
+        ] {
+            let mut headers = Headers::default();
+            headers.set("x-llm-d-slo-ttft-ms", text.to_owned());
+            assert_eq!(ttft_objective(&headers), expected.map(Duration::from_millis), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_new_name_of_the_objective_counts_even_if_its_value_does_not() {
+        let mut headers = Headers::default();
+        headers.set("x-slo-ttft-ms", "7".to_owned());
+        assert_eq!(ttft_objective(&headers), Some(Duration::from_millis(7)));
+        headers.set("x-llm-d-slo-ttft-ms", "soon".to_owned());
+        assert_eq!(ttft_objective(&headers), None);
     }
 }

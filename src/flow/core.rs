@@ -73,6 +73,8 @@ pub struct Core<P, V> {
     /// When to ask again though nothing has changed.
     again: Option<Instant>,
     is_closed: bool,
+    /// Whether nobody waits at all.
+    lets_all: bool,
     /// How late engines say what changed.
     lag: Duration,
 }
@@ -93,6 +95,7 @@ impl<P, V> Core<P, V> {
             settles: world.now + SETTLING,
             again: None,
             is_closed: false,
+            lets_all: false,
             lag,
         }
     }
@@ -105,6 +108,10 @@ impl<P, V> Core<P, V> {
         world: World<'_>,
         effects: &mut Effects<P, V>,
     ) -> Entered {
+        if self.lets_all {
+            self.departs(arrival.bytes);
+            return Entered::Goes;
+        }
         if self.is_closed {
             return Entered::Refused(Outcome::RejectedOther);
         }
@@ -152,7 +159,8 @@ impl<P, V> Core<P, V> {
 
     /// A request gets under way; `None` if those are not watched.
     pub fn begin(&mut self, priority: i32, how: impl FnOnce() -> V) -> Option<Run> {
-        self.queue.settings().eviction.then(|| self.running.begin(priority, how()))
+        let watched = self.queue.settings().eviction && !self.lets_all;
+        watched.then(|| self.running.begin(priority, how()))
     }
 
     /// A request that was under way is over.
@@ -167,13 +175,15 @@ impl<P, V> Core<P, V> {
 
     /// Goes on under other settings.
     pub fn reconfigure(&mut self, settings: Settings, world: World<'_>, effects: &mut Effects<P, V>) {
+        self.lets_all = false;
         self.reclaim.set_grace(grace(&*settings.saturation, self.lag));
         self.queue.reconfigure(settings);
         self.look(world, effects);
     }
 
-    /// Lets everyone go who waits, whether there is room or not.
+    /// Lets everyone go who waits or comes, whether there is room or not, until there are settings again.
     pub fn release(&mut self, effects: &mut Effects<P, V>) {
+        self.lets_all = true;
         for gone in self.queue.drain() {
             self.departs(gone.bytes);
             effects.left.push((gone, Outcome::Dispatched));

@@ -26,7 +26,7 @@ impl fmt::Debug for Page {
 
 impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let Some(report) = self.control.report() else { return Ok(()) };
+        let Some(report) = self.control.report(false) else { return Ok(()) };
         let pool = ("inference_pool", self.pool.as_str());
         let mut family = |name: &str, help: &str, series: Vec<(Vec<(&str, String)>, f64)>| {
             if series.is_empty() {

@@ -1,6 +1,8 @@
 //! How things stand in room 3, for the debug page.
 
+use epp_plugin_api::FlowId;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::flow::core::{Core, World};
 
@@ -48,12 +50,12 @@ pub struct BandReport {
     pub max_bytes: u64,
     /// As last asked for.
     pub ceiling: f64,
-    /// Of the one that has waited longest.
+    /// Of the one that has waited longest, if flows are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_seconds: Option<f64>,
     /// How many flows have somebody waiting, shown or not.
     pub n_flows: usize,
-    /// The first of them by name.
+    /// The first of them by name, if they are asked for.
     pub flows: Vec<FlowReport>,
 }
 
@@ -86,13 +88,9 @@ impl Report {
             max_requests: band.settings.max_requests,
             max_bytes: band.settings.max_bytes,
             ceiling: *ceiling,
-            longest_wait_seconds: band.longest().map(|at| world.now.saturating_duration_since(at).as_secs_f64()),
+            longest_wait_seconds: None,
             n_flows: band.flows().len(),
-            flows: band
-                .flows()
-                .take(MOST_FLOWS)
-                .map(|(name, requests)| FlowReport { fairness_id: name.to_string(), requests })
-                .collect(),
+            flows: Vec::new(),
         });
         Self {
             requests: queue.load().requests,
@@ -112,6 +110,15 @@ impl Report {
                 evictable: core.running.evictable(),
                 pending: core.reclaim.pending(),
             }),
+        }
+    }
+
+    /// Adds who waits in each band; walks everyone who does.
+    pub fn add_flows<P, V>(&mut self, core: &Core<P, V>, now: Instant) {
+        for (report, band) in self.bands.iter_mut().zip(core.queue.bands()) {
+            report.longest_wait_seconds = band.longest().map(|at| now.saturating_duration_since(at).as_secs_f64());
+            let flow = |(name, requests): (&FlowId, usize)| FlowReport { fairness_id: name.to_string(), requests };
+            report.flows = band.flows().take(MOST_FLOWS).map(flow).collect();
         }
     }
 }

@@ -203,3 +203,22 @@ fn a_shorter_time_holds_for_those_who_wait_already() {
     bench.queue.reconfigure(changed);
     assert_eq!(bench.expired(50), [("a", Outcome::EvictedTtl)]);
 }
+
+#[test]
+fn ten_thousand_flows_leave_nothing_behind() {
+    let mut bench = Bench::new(|s| (s.max_requests, s.ttl) = (Some(2), Some(MS(1))));
+    for i in 0..10_000 {
+        let (now, flow) = (bench.at(i), format!("f{i}"));
+        assert_eq!(bench.queue.has_room(0, 1), Ok(()), "after {i} flows");
+        let arrival =
+            Arrival { priority: 0, flow: &flow, bytes: 1, received: now, ttft_objective: None, patience: None };
+        bench.queue.push(&arrival, "x", now);
+        // Some go, some stay too long.
+        if i % 3 == 0 {
+            assert_eq!(bench.gone(0.0).len(), bench.gone(1.0).len() + 1);
+        }
+        bench.expired(i + 1);
+    }
+    assert_eq!(bench.queue.load(), Default::default());
+    assert!(bench.queue.bands().iter().all(|band| band.flows().len() == 0));
+}

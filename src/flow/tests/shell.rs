@@ -242,6 +242,7 @@ proptest! {
         plans in prop::collection::vec(plan(), 1..80),
         flips in prop::collection::vec((0..2500_u64, 0..2_u32), 0..6),
         reloads in prop::collection::vec((0..2500_u64, 1..20_u64), 0..4),
+        closes in prop::option::weighted(0.3, 0..2500_u64),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
@@ -255,7 +256,8 @@ proptest! {
                         let request = request(plan.priority, &format!("f{}", plan.flow));
                         let departure = control.enter(&request, None).await?;
                         let _running = Running::new(&control, &pool, departure, plan.priority);
-                        assert!(pool.in_flight.load(Relaxed) <= 2, "the pool is overrun");
+                        let most = pool.most.load(Relaxed);
+                        assert!(pool.in_flight.load(Relaxed) <= most, "the pool is overrun");
                         tokio::time::sleep(MS(plan.runs)).await;
                         Ok::<(), Refusal>(())
                     };
@@ -280,15 +282,27 @@ proptest! {
                     control.reconfigure(Some(new));
                 }));
             }
+            if let Some(at) = closes {
+                let (control, again) = (bench.control.clone(), settings(&bench.pool, &[0], "global-strict-fairness-policy"));
+                bench.pool.most.store(1_000_000, Relaxed);
+                streams.push(tokio::spawn(async move {
+                    tokio::time::sleep(MS(at)).await;
+                    control.reconfigure(None);
+                    tokio::time::sleep(MS(100)).await;
+                    control.reconfigure(Some(again));
+                }));
+            }
             for stream in streams {
                 stream.await.expect("no stream fails");
             }
             settle().await;
-            assert_eq!(bench.sum("requests_total", ""), plans.len() as f64, "{}", bench.page());
-            assert_eq!(bench.sum("request_queue_duration_seconds_count", ""), plans.len() as f64);
+            // Whoever comes while the gate is closed is not counted.
+            let counted = [bench.sum("requests_total", ""), bench.sum("request_queue_duration_seconds_count", "")];
+            assert_eq!(counted[0], counted[1]);
+            assert!(closes.is_some() || counted[0] == plans.len() as f64, "{}", bench.page());
             assert_eq!((bench.sum("queue_size", ""), bench.sum("queue_bytes", "")), (0.0, 0.0));
             assert_eq!(bench.pool.in_flight.load(Relaxed), 0);
-            let report = bench.control.report().expect("the gate is open");
+            let report = bench.control.report(true).expect("the gate is open");
             assert_eq!((report.requests, report.departing), (0, 0));
             bench.task.abort();
         });
