@@ -142,7 +142,7 @@ impl PrefixIndex {
             self.trie.read().lookup(keys, matches);
             return;
         }
-        self.said.read().lookup(keys, matches);
+        self.glance().lookup(keys, matches);
     }
 
     /// Forgets all blocks of an owner whose cache is empty now; the owner may store again.
