@@ -115,7 +115,7 @@ fn keys_of(prompt: u16) -> Vec<u64> {
 
 /// The hash that ends with a block: places of an odd number hash each in their own way, the others alike.
 fn hash(slot: u8, key: u64, nth: usize) -> u64 {
-    let seed = if slot % 2 == 0 { 0 } else { u64::from(slot % 8) };
+    let seed = if slot.is_multiple_of(2) { 0 } else { u64::from(slot % 8) };
     (key ^ seed).rotate_left(nth as u32 * 8) % 4093
 }
 

@@ -184,7 +184,7 @@ fn beside(most: f64, looking: impl FnMut() + Send, mut apply: impl FnMut() -> us
                 let start = Instant::now();
                 looking();
                 times.push(start.elapsed());
-                std::thread::sleep(Duration::from_micros(50));
+                std::thread::park_timeout(Duration::from_micros(50));
             }
             times
         });

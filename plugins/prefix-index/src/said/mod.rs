@@ -245,7 +245,11 @@ impl Said {
             let run = &self.runs[id];
             let (parent, first, cells) = (run.parent, run.keys[0], &self.cells);
             let keep = run.ids.iter().rposition(|&b| cells[b].n_hashes() > 0).map_or(0, |last| last + 1);
-            for at in keep..self.runs[id].ids.len() {
+            let len = run.ids.len();
+            if keep == len {
+                return;
+            }
+            for at in keep..len {
                 let block = self.runs[id].ids[at];
                 self.cells.remove(block);
                 self.order.remove(&block);
