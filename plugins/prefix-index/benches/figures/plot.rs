@@ -74,8 +74,9 @@ pub(crate) fn page(lines: &str, rows: &[Row]) -> String {
          other work to do; the two columns were measured one after the other, so compare them with each other.\n\n\
          | | prefix index | map of blocks |\n|---|---|---|\n{lines}\n\
          The events are those of 1,000 engines that go through 400 prompts of 1,280 blocks, 128 blocks an event, the first 256\n\
-         blocks the same in all; each engine drops its oldest prompt after seven. One thread applies them without a pause,\n\
-         another looks up and rests for 50 µs. An engine's hashes are its own. The map does not keep them, so that it could not\n\
+         blocks the same in all; each engine drops its oldest prompt after seven. One thread applies them,\n\
+         another looks up and rests for 50 µs. Where the machine has no core to spare, a thread that waits for the lock also\n\
+         waits for a core, in both designs. An engine's hashes are its own. The map does not keep them, so that it could not\n\
          apply a removal; that makes its figures better than they would be.\n\n\
          ## Cost of a lookup by size\n\n\
          All engines hold the prompt. Medians.\n\n\

@@ -245,7 +245,11 @@ impl Said {
             let run = &self.runs[id];
             let (parent, first, cells) = (run.parent, run.keys[0], &self.cells);
             let keep = run.ids.iter().rposition(|&b| cells[b].n_hashes() > 0).map_or(0, |last| last + 1);
-            for at in keep..self.runs[id].ids.len() {
+            let len = run.ids.len();
+            if keep == len {
+                return;
+            }
+            for at in keep..len {
                 let block = self.runs[id].ids[at];
                 self.cells.remove(block);
                 self.order.remove(&block);
@@ -292,9 +296,8 @@ impl Said {
     /// Forgets a hash at a place; gives how many blocks left.
     fn take_out(&mut self, slot: usize, hash: u64) -> usize {
         let lane = &mut self.lanes[slot];
-        let Some(entry) = lane.get(hash) else { return 0 };
         let before = lane.bytes();
-        lane.remove(hash);
+        let Some(entry) = lane.remove(hash) else { return 0 };
         self.bytes = self.bytes + lane.bytes() - before;
         let mut left = 0;
         for block in self.back(entry) {
