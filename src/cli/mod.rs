@@ -8,6 +8,7 @@ pub mod plugins;
 pub mod schema;
 pub mod serve;
 pub mod settings;
+mod trace;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -34,11 +35,15 @@ enum Tool {
     Pick(pick::Args),
     Plugins(plugins::Args),
     Schema(schema::Args),
+    Trace(trace::Args),
 }
 
 /// Runs what the arguments ask for. The first one may name a subcommand; otherwise they are the flags of serving.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    if !matches!(args.get(1).and_then(|a| a.to_str()), Some("check" | "engine" | "pick" | "plugins" | "schema")) {
+    if !matches!(
+        args.get(1).and_then(|a| a.to_str()),
+        Some("check" | "engine" | "pick" | "plugins" | "schema" | "trace")
+    ) {
         return serve(&serve::Args::parse_from(args));
     }
     match Tools::parse_from(args).tool {
@@ -47,6 +52,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Tool::Pick(args) => tool(pick::run(args)),
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
         Tool::Schema(args) => schema::run(&args, app::registry()),
+        Tool::Trace(args) => trace::run(&args),
     }
 }
 
