@@ -1,6 +1,6 @@
 //! How much of the prompts a cache that forgets nothing would have.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
@@ -9,14 +9,17 @@ use crate::ids::mix;
 use crate::prompt::{BYTES_A_TOKEN, PromptRef, Rows};
 
 /// Literal ids and text are compared in blocks of so many tokens.
-const BLOCK_TOKENS: usize = 16;
+const BLOCK_TOKENS: u32 = 16;
 
-/// The beginnings of prompts that were there before. A block is known by all that stands before it in 64 bits.
+/// The beginnings of prompts that were there before.
+///
+/// A prompt is a path of runs, and the same ids always make the same runs. Known is, for a run that begins with an id and
+/// has certain runs before it, how far it went at most: what is shorter was there, too. So a prompt costs a lookup a run,
+/// whatever its length. Paths are told apart by 64 bits.
 #[derive(Debug, Default)]
 pub struct Seen {
-    blocks: HashSet<u64, FixedState>,
-    /// How many tokens of a row.
-    rows: HashMap<u64, u32, FixedState>,
+    furthest: HashMap<u64, u32, FixedState>,
+    n_blocks: u64,
     n_tokens: u64,
 }
 
@@ -24,21 +27,34 @@ impl Seen {
     /// Takes a prompt, and returns how many tokens at its beginning are also at the beginning of an earlier one with the
     /// same `root`.
     pub fn add(&mut self, root: u64, prompt: PromptRef) -> u64 {
-        match prompt {
-            PromptRef::Unknown => 0,
-            PromptRef::Blocks { .. } => self.add_blocks(root, prompt.blocks()),
-            PromptRef::Rows(rows) => self.add_rows(root, rows),
-            PromptRef::Ids(ids) => self.add_blocks(
-                root,
-                ids.chunks(BLOCK_TOKENS).map(|ids| (FixedState::default().hash_one(ids), ids.len() as u32)),
-            ),
-            PromptRef::Text { prompt, .. } => self.add_blocks(
-                root,
-                prompt
-                    .chunks(BLOCK_TOKENS * BYTES_A_TOKEN)
-                    .map(|text| (FixedState::default().hash_one(text), text.len().div_ceil(BYTES_A_TOKEN) as u32)),
-            ),
-        }
+        let single = |block: u64| (block, 1);
+        let (n_known, n_all, block_tokens) = match prompt {
+            PromptRef::Unknown => return 0,
+            PromptRef::Blocks { runs, block_tokens, .. } => {
+                let (n_known, n_all) = self.walk(root, runs.iter().map(|run| (run.first, run.len)));
+                self.n_blocks += n_all - n_known;
+                (n_known, n_all, block_tokens)
+            }
+            PromptRef::Rows(Rows { seed, shared, own, tokens }) => {
+                let shared = shared.min(tokens);
+                let (n_known, n_all) = self.walk(root, [(seed, shared), (own, tokens - shared)].into_iter());
+                (n_known, n_all, 1)
+            }
+            PromptRef::Ids(ids) => {
+                let blocks = ids.chunks(BLOCK_TOKENS as usize).map(|ids| single(FixedState::default().hash_one(ids)));
+                let (n_known, n_all) = self.walk(root, blocks);
+                (n_known, n_all, BLOCK_TOKENS)
+            }
+            PromptRef::Text { prompt, .. } => {
+                let blocks = prompt.chunks(BLOCK_TOKENS as usize * BYTES_A_TOKEN);
+                let (n_known, n_all) = self.walk(root, blocks.map(|text| single(FixedState::default().hash_one(text))));
+                (n_known, n_all, BLOCK_TOKENS)
+            }
+        };
+        // The last block may be partial.
+        let tokens = |n_blocks: u64| (n_blocks * u64::from(block_tokens)).min(prompt.tokens().unwrap_or(0).into());
+        self.n_tokens += tokens(n_all) - tokens(n_known);
+        tokens(n_known)
     }
 
     /// Tokens that are all different, or come after different ones.
@@ -46,48 +62,30 @@ impl Seen {
         self.n_tokens
     }
 
-    /// The same in blocks; rows of ids have none.
+    /// The same in blocks, of prompts that are made of blocks.
     pub fn n_blocks(&self) -> u64 {
-        self.blocks.len() as u64
+        self.n_blocks
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.blocks.clear();
-        self.rows.clear();
-        self.n_tokens = 0;
+        self.furthest.clear();
+        (self.n_blocks, self.n_tokens) = (0, 0);
     }
 
-    fn add_blocks(&mut self, root: u64, blocks: impl Iterator<Item = (u64, u32)>) -> u64 {
-        let (mut chain, mut known) = (root, 0);
-        for (id, tokens) in blocks {
-            chain = mix(chain.rotate_left(5) ^ mix(id));
-            // Whatever stands before a known block is known, too.
-            if self.blocks.insert(chain) {
-                self.n_tokens += u64::from(tokens);
-            } else {
-                known += u64::from(tokens);
-            }
+    /// Goes along runs, each the number it begins with and its length; returns how much is known, and the whole length.
+    fn walk(&mut self, root: u64, runs: impl Iterator<Item = (u64, u32)>) -> (u64, u64) {
+        let (mut path, mut n_known, mut n_all) = (root, 0, 0);
+        for (first, len) in runs.filter(|(_, len)| *len > 0) {
+            let here = mix(path.rotate_left(5) ^ mix(first));
+            let furthest = self.furthest.entry(here).or_default();
+            // Behind something new all is new.
+            n_known += u64::from(len.min(*furthest));
+            n_all += u64::from(len);
+            *furthest = len.max(*furthest);
+            path = mix(here.wrapping_add(len.into()));
         }
-        known
-    }
-
-    fn add_rows(&mut self, root: u64, Rows { seed, shared, own, tokens }: Rows) -> u64 {
-        let shared = shared.min(tokens);
-        let mut known = self.add_row(mix(root ^ mix(seed)), 0, shared);
-        if tokens > shared {
-            known += self.add_row(mix(root ^ mix(own).rotate_left(32)), shared, tokens);
-        }
-        known.into()
-    }
-
-    /// Tokens from one place of a row to another; those before it are not the row's.
-    fn add_row(&mut self, row: u64, from: u32, to: u32) -> u32 {
-        let there = self.rows.entry(row).or_insert(from);
-        let known = (*there).clamp(from, to);
-        self.n_tokens += u64::from(to - known);
-        *there = (*there).max(to);
-        known - from
+        (n_known, n_all)
     }
 }
 
