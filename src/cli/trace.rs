@@ -80,7 +80,7 @@ fn page(summary: &Summary) -> String {
     let mut page = Page::default();
     page.line("format", summary.format);
     let mut requests = grouped(summary.requests as u64);
-    for (n, what) in [(summary.skipped, "bad ones left out"), (summary.out_of_order, "out of order, sorted")] {
+    for (n, what) in [(summary.skipped, "bad and left out"), (summary.out_of_order, "out of order and sorted")] {
         if n > 0 {
             let _ = write!(requests, ", {} {what}", grouped(n));
         }
@@ -237,7 +237,25 @@ mod tests {
 
     #[test]
     fn people_read_a_page() {
-        assert_eq!(page(&of(TEXT)), "x");
+        let want = [
+            "format         mooncake",
+            "requests       3, 1 bad and left out, 1 out of order and sorted",
+            "duration       60.0 s",
+            "arrivals       0.050 a second, burstiness 0.00 (1 is Poisson)",
+            "               █                             █                            █",
+            "               █                             █                            █",
+            "               █                             █                            █",
+            "               █                             █                            █",
+            "               a column is 1.0 s, the highest has 1",
+            "prompt tokens  p50 1,024, p90 1,500, p99 1,500, max 1,500, mean 941, together 2,824",
+            "               ▄▄▄   ███  from 256 to 2,048, doubling",
+            "output tokens  p50 10, p90 10, p99 10, max 10, mean 7, together 20",
+            "               ▄▄▄         ███  from 0 to 16, doubling",
+            "reuse possible 36.3 % of the prompt tokens (1,024), if nothing is ever evicted",
+            "unique         1,800 tokens in 4 blocks of 512",
+            "working set    of 5.0 min: at most 1,800 tokens, 1,800 on average",
+        ];
+        assert_eq!(page(&of(TEXT)).lines().collect::<Vec<_>>(), want);
     }
 
     #[test]
