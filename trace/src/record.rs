@@ -40,7 +40,8 @@ pub struct Turn {
     /// From 0.
     pub number: u32,
     /// The requests that it cannot do without, by the order in which the reader gave them, each before this one. Empty
-    /// for the first turn of a session. Sub-agents wait for a request of their parent, and the parent for all of them.
+    /// for the first turn of a session, unless it is a sub-agent's: that waits for a request of its parent, and the
+    /// parent for all of them.
     pub after: Vec<u32>,
     /// How long it waited after the last of these.
     pub gap: Duration,

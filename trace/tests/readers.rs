@@ -276,7 +276,7 @@ fn generated_traffic_is_the_same_again_and_in_order() {
 fn bad_records_name_their_line_and_field() {
     for (format, good, cases) in BAD {
         for (bad, want) in *cases {
-            // A header, if there is one, is the first line.
+            // The first line is a header, or a good record.
             let text = format!("{good}\r\n\n{bad}\n");
             let found = of_text(*format, &text);
             assert_eq!(found.last().unwrap(), &format!("! line 3: {want}"), "{format}");
@@ -286,7 +286,10 @@ fn bad_records_name_their_line_and_field() {
 
 const MOONCAKE_GOOD: &str = "{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 5, \"hash_ids\": [0]}";
 
-const BAD: &[(Format, &str, &[(&str, &str)])] = &[
+/// A bad record and what is said of it.
+type Case = (&'static str, &'static str);
+
+const BAD: &[(Format, &str, &[Case])] = &[
     (
         Format::Mooncake,
         MOONCAKE_GOOD,
