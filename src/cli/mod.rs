@@ -9,6 +9,7 @@ pub mod refusals;
 pub mod schema;
 pub mod serve;
 pub mod settings;
+mod trace;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -36,13 +37,14 @@ enum Tool {
     Plugins(plugins::Args),
     Refusals(refusals::Args),
     Schema(schema::Args),
+    Trace(trace::Args),
 }
 
 /// Runs what the arguments ask for. The first one may name a subcommand; otherwise they are the flags of serving.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
-        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema")
+        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "trace")
     ) {
         return serve(&serve::Args::parse_from(args));
     }
@@ -53,6 +55,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
         Tool::Refusals(refusals::Args {}) => refusals::run(),
         Tool::Schema(args) => schema::run(&args, app::registry()),
+        Tool::Trace(args) => trace::run(&args),
     }
 }
 

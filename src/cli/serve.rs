@@ -16,6 +16,7 @@ Beside serving:
   epp check CONFIG  checks a config and prints it as it would run
   epp pick          asks a running picker, as a direct client does
   epp engine        plays engines, for trying things out without a GPU
+  epp trace FILE    says what is in recorded traffic
 
 Each has a --help of its own. A duration is written as in 50ms or 1m30s, a size as in 64Mi.";
 

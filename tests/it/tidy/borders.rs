@@ -62,9 +62,10 @@ const FILES_THAT_MAY: [(&str, &str, &str); 6] = [
 ];
 
 /// Which crates of ours a place may name; the first line whose path begins the file's path counts.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("src/app.rs", &["epp_plugin_api", "epp_plugins"]),
     ("src/cli/engine.rs", &["epp_sim"]),
+    ("src/cli/trace.rs", &["epp_trace"]),
     ("src/main.rs", &["epp"]),
     ("src/", &["epp_plugin_api"]),
     ("plugins/api/", &[]),
@@ -77,7 +78,13 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("plugins/prefix-index/", &["epp_prefix_index"]),
     ("sim/tests/", &["epp_sim"]),
     ("sim/", &[]),
+    ("trace/tests/", &["epp_trace"]),
+    ("trace/", &[]),
 ];
+
+/// All crates of ours, as paths name them.
+const OURS: [&str; 7] =
+    ["epp", "epp_plugin_api", "epp_plugin_example", "epp_plugins", "epp_prefix_index", "epp_sim", "epp_trace"];
 
 /// Libraries that one part only may know: how their paths begin, and where they may stand.
 const KEPT_INSIDE: [(&str, &[&str]); 6] = [
@@ -184,9 +191,7 @@ fn parts_name_only_crates_that_they_may() {
             let mut findings = Vec::new();
             for (line, text) in source.lines() {
                 let text = code(text);
-                for name in
-                    ["epp", "epp_plugin_api", "epp_plugin_example", "epp_plugins", "epp_prefix_index", "epp_sim"]
-                {
+                for name in OURS {
                     let named = after(&text, name).any(|rest| rest.starts_with("::"));
                     if named && !allowed.contains(&name) {
                         findings.push(Finding { line, what: format!("{name} may not be named here") });
@@ -204,6 +209,8 @@ fn parts_name_only_crates_that_they_may() {
             ("plugins/example/src/lib.rs", "use epp::config;"),
             ("src/app.rs", "use epp_plugin_example::TYPE;"),
             ("sim/src/lib.rs", "use epp_plugin_api::Node;"),
+            ("trace/src/lib.rs", "use epp_sim::kind::Kind;"),
+            ("src/sched/mod.rs", "use epp_trace::trace::Trace;"),
         ],
         good: &[
             ("src/app.rs", "epp_plugins::registry::REGISTRY"),
@@ -217,7 +224,9 @@ fn parts_name_only_crates_that_they_may() {
 #[test]
 fn libraries_stay_where_they_belong() {
     Rule {
-        about: |path| is_rust(path) && ["src/", "plugins/", "sim/"].iter().any(|place| path.starts_with(place)),
+        about: |path| {
+            is_rust(path) && ["src/", "plugins/", "sim/", "trace/"].iter().any(|place| path.starts_with(place))
+        },
         find: |source| {
             let mut findings = Vec::new();
             for (line, text) in source.lines() {

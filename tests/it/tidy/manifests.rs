@@ -3,15 +3,16 @@
 use super::{Finding, Rule, Source};
 
 /// Which crates of ours each manifest may name.
-const MAY_NAME: [(&str, &[&str]); 7] = [
-    ("Cargo.toml", &["epp-plugin-api", "epp-plugins", "epp-sim"]),
+const MAY_NAME: [(&str, &[&str]); 8] = [
+    ("Cargo.toml", &["epp-plugin-api", "epp-plugins", "epp-sim", "epp-trace"]),
     ("plugins/api/Cargo.toml", &[]),
     ("plugins/builtin/Cargo.toml", &["epp-plugin-api", "epp-prefix-index"]),
     // Its tests run it in the picker.
     ("plugins/example/Cargo.toml", &["epp-plugin-api", "epp"]),
     ("plugins/prefix-index/Cargo.toml", &[]),
     ("sim/Cargo.toml", &[]),
-    ("fuzz/Cargo.toml", &["epp", "epp-plugin-api", "epp-plugins", "epp-prefix-index"]),
+    ("trace/Cargo.toml", &[]),
+    ("fuzz/Cargo.toml", &["epp", "epp-plugin-api", "epp-plugins", "epp-prefix-index", "epp-trace"]),
 ];
 
 /// The lines of the tables of dependencies: number, name, and what is said of it.
