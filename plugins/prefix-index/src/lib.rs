@@ -10,15 +10,19 @@
 //! twice the work of a store, and lookups beside 50,000 stores a second were no faster. Shards by first block would not
 //! help, as prompts with one system prompt share it.
 
+pub mod events;
 mod lane;
 mod lookup;
 mod run;
+mod said_model;
 mod set;
 mod slab;
 mod trie;
 
 #[cfg(any(test, feature = "model"))]
 mod check;
+#[cfg(test)]
+mod events_tests;
 pub mod keys;
 pub mod matches;
 #[cfg(any(test, feature = "model"))]
@@ -27,11 +31,13 @@ pub mod model;
 #[cfg(test)]
 mod tests;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::matches::Matches;
+use crate::said_model::SaidModel;
 use crate::trie::{Stored, Trie};
 
 /// How many runs an eviction visits before it lets lookups in.
@@ -54,12 +60,24 @@ pub struct Limits {
     pub bytes: usize,
     /// Owner slots; what is stored at this slot or a higher one is refused. Default 65,536.
     pub slots: usize,
+    /// At most so many places (at least 1) remember one block that engines say they hold; one more takes the block
+    /// from the place that stored it longest ago. Default none: any number.
+    pub holders: Option<usize>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1 << 30, slots: 1 << 16 }
+        Self { bytes: 1 << 30, slots: 1 << 16, holders: None }
     }
+}
+
+/// Where an index knows from who holds what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// From where prompts were sent: [`PrefixIndex::store`].
+    Guessed,
+    /// From what engines say: [`PrefixIndex::store_blocks`].
+    Said,
 }
 
 /// Remembers which owners hold which blocks. Many threads may look up and store at once.
@@ -68,13 +86,17 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct PrefixIndex {
     trie: RwLock<Trie>,
+    said: RwLock<SaidModel>,
+    /// Which of the two is in use: the first store decides.
+    source: OnceLock<Source>,
     refused: AtomicU64,
 }
 
 impl PrefixIndex {
     /// Makes an empty index.
     pub fn new(limits: Limits) -> Self {
-        Self { trie: RwLock::new(Trie::new(limits)), refused: AtomicU64::new(0) }
+        let said = RwLock::new(SaidModel::new(limits));
+        Self { trie: RwLock::new(Trie::new(limits)), said, source: OnceLock::new(), refused: AtomicU64::new(0) }
     }
 
     /// Notes that the owner holds these blocks now, and that they are its most recent ones. An empty prompt changes
@@ -86,6 +108,10 @@ impl PrefixIndex {
     /// owner has taken its slot, is refused, as are serial 0 and what [`Limits`] says.
     pub fn store(&self, owner: Owner, keys: &[u64], capacity: usize) {
         if keys.is_empty() {
+            return;
+        }
+        if !self.is_for(Source::Guessed) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let slot = owner.slot as usize;
@@ -107,11 +133,22 @@ impl PrefixIndex {
     /// Counts for every owner how many leading blocks of the prompt it holds, contiguous from the first. Does not make
     /// them more recent.
     pub fn matches(&self, keys: &[u64], matches: &mut Matches) {
-        self.trie.read().lookup(keys, matches);
+        if self.source.get() != Some(&Source::Said) {
+            self.trie.read().lookup(keys, matches);
+            return;
+        }
+        let said = self.said.read();
+        let serials = said.serials();
+        matches.reset(&serials);
+        for (slot, &serial) in serials.iter().enumerate() {
+            let blocks = said.leading(Owner { slot: slot as u32, serial }, keys);
+            matches.put_word(slot / 64, 1 << (slot % 64), blocks);
+        }
     }
 
     /// Forgets all blocks of an owner whose cache is empty now; the owner may store again.
     pub fn clear(&self, owner: Owner) {
+        self.said.write().clear(owner);
         let trie = self.trie.read();
         let (known, all) = (trie.lane(owner).is_some(), trie.now + 1);
         drop(trie);
@@ -122,6 +159,7 @@ impl PrefixIndex {
 
     /// Forgets an owner that has left for good; what it still wants to store comes too late.
     pub fn forget(&self, owner: Owner) {
+        self.said.write().forget(owner);
         let slot = owner.slot as usize;
         let mut trie = self.trie.write();
         trie.close(owner);
@@ -134,22 +172,27 @@ impl PrefixIndex {
 
     /// How many blocks all owners hold: a block held by two counts twice.
     pub fn blocks(&self) -> usize {
-        self.trie.read().blocks
+        self.trie.read().blocks + self.said.read().blocks()
     }
 
     /// How many blocks the owner holds.
     pub fn blocks_of(&self, owner: Owner) -> usize {
-        self.trie.read().lane(owner).map_or(0, |lane| lane.blocks)
+        self.trie.read().lane(owner).map_or(0, |lane| lane.blocks) + self.said.read().blocks_of(owner)
     }
 
     /// About how many bytes the index takes: what is in use, without the slack of growing tables.
     pub fn bytes(&self) -> usize {
-        self.trie.read().bytes
+        self.trie.read().bytes + self.said.read().hashes() * 16
     }
 
     /// How many stores were refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether the index is for this, or is from now on.
+    fn is_for(&self, source: Source) -> bool {
+        *self.source.get_or_init(|| source) == source
     }
 
     /// Changes the trie step by step until one says that it was the last, and lets those in between who wait.

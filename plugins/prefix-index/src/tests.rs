@@ -146,7 +146,7 @@ fn a_new_owner_of_a_slot_starts_empty() {
 
 #[test]
 fn refuses_what_is_beyond_the_limits() {
-    let index = PrefixIndex::new(Limits { bytes: 4000, slots: 2 });
+    let index = PrefixIndex::new(Limits { bytes: 4000, slots: 2, ..Limits::default() });
     for (owner, keys) in [
         (Owner { slot: 2, serial: 1 }, prompt(1, 0, 5)),
         (Owner { slot: u32::MAX, serial: 1 }, prompt(1, 0, 5)),

@@ -1,0 +1,189 @@
+//! Behaviour of the index towards what engines say.
+
+use crate::events::{Combined, RemovedBlocks, StoredBlocks};
+use crate::matches::Matches;
+use crate::{Limits, Owner, PrefixIndex};
+
+const A: Owner = Owner { slot: 0, serial: 1 };
+const A_CPU: Owner = Owner { slot: 1, serial: 2 };
+const B: Owner = Owner { slot: 70, serial: 3 };
+
+fn stored(new_blocks: usize) -> StoredBlocks {
+    StoredBlocks::Stored { new_blocks }
+}
+
+fn removed(forwarded: usize, suppressed: usize, blocks: usize) -> RemovedBlocks {
+    RemovedBlocks { forwarded, suppressed, blocks }
+}
+
+fn leading(index: &PrefixIndex, place: Owner, keys: &[u64]) -> usize {
+    let mut matches = Matches::default();
+    index.matches(keys, &mut matches);
+    assert!(matches.longest() >= matches.of(place));
+    matches.of(place)
+}
+
+fn index() -> PrefixIndex {
+    PrefixIndex::new(Limits::default())
+}
+
+#[test]
+fn blocks_after_a_hole_count_again_once_it_is_filled() {
+    let (index, keys) = (index(), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(index.store_blocks(A, &[], None, &[11, 12, 13, 14, 15, 16], &keys), stored(6));
+    assert_eq!(index.store_blocks(B, &[], None, &[11, 12, 13, 14, 15, 16], &keys), stored(6));
+    assert_eq!(index.remove_blocks(A, &[13, 15]), removed(2, 0, 2));
+    assert_eq!((leading(&index, A, &keys), leading(&index, B, &keys)), (2, 6));
+    assert_eq!(index.store_blocks(A, &[], Some(12), &[13], &[3]), stored(1));
+    assert_eq!((leading(&index, A, &keys), index.blocks_of(A)), (4, 5));
+    assert_eq!(index.store_blocks(A, &[], Some(14), &[15], &[5]), stored(1));
+    assert_eq!(leading(&index, A, &keys), 6);
+    index.check();
+}
+
+#[test]
+fn several_hashes_of_one_block_take_it_along_with_the_first_that_goes() {
+    let (index, keys) = (index(), [1, 2]);
+    index.store_blocks(A, &[], None, &[100, 101, 102, 103, 104, 105, 106, 107], &keys);
+    assert_eq!((index.key_of(103, &[A]), index.key_of(104, &[A]), index.blocks_of(A)), (Some(1), Some(2), 2));
+    assert_eq!(index.remove_blocks(A, &[100]), removed(1, 0, 1));
+    assert_eq!((leading(&index, A, &keys), index.blocks_of(A), index.key_of(100, &[A])), (0, 1, None));
+    assert_eq!(index.remove_blocks(A, &[101, 102, 103]), removed(3, 0, 0));
+    assert_eq!(index.remove_blocks(A, &[104, 105, 106, 107]), removed(4, 0, 1));
+    index.check();
+}
+
+#[test]
+fn one_hash_of_several_blocks_stands_for_the_last_of_them() {
+    let (index, keys) = (index(), [1, 2, 3, 4]);
+    index.store_blocks(A, &[], None, &[200, 201], &keys);
+    assert_eq!((index.key_of(200, &[]), index.key_of(201, &[])), (Some(2), Some(4)));
+    assert_eq!(index.remove_blocks(A, &[200]), removed(1, 0, 2));
+    assert_eq!((leading(&index, A, &keys), index.blocks_of(A)), (0, 2));
+    index.check();
+}
+
+#[test]
+fn stored_twice_needs_removing_twice_and_each_hash_is_counted_apart() {
+    let (index, keys) = (index(), [1, 2]);
+    index.store_blocks(A, &[], None, &[11, 12], &keys);
+    index.store_blocks(A, &[], None, &[11], &keys[..1]);
+    assert_eq!(index.remove_blocks(A, &[11, 12, 13]), removed(2, 1, 1));
+    assert_eq!(leading(&index, A, &keys), 1);
+    assert_eq!(index.remove_blocks(A, &[11]), removed(1, 0, 1));
+    index.store_blocks(A, &[], None, &[11], &keys[..1]);
+    index.store_blocks(A, &[], None, &[11], &keys[..1]);
+    index.clear(A);
+    index.store_blocks(A, &[], None, &[11], &keys[..1]);
+    assert_eq!((index.remove_blocks(A, &[11]), index.blocks()), (removed(1, 0, 1), 0));
+    index.check();
+}
+
+#[test]
+fn a_child_of_an_unknown_parent_is_not_noted() {
+    let index = index();
+    assert_eq!(index.store_blocks(A, &[], Some(9), &[11], &[1]), StoredBlocks::UnknownParent);
+    index.store_blocks(B, &[], None, &[9], &[1]);
+    assert_eq!(index.store_blocks(A, &[], Some(9), &[11], &[2]), stored(1));
+    assert_eq!((leading(&index, A, &[1, 2]), leading(&index, B, &[1, 2])), (0, 1));
+    index.store_blocks(A, &[], None, &[9], &[1]);
+    assert_eq!(leading(&index, A, &[1, 2]), 2);
+    index.check();
+}
+
+#[test]
+fn a_parent_is_looked_for_nearby_first() {
+    let index = index();
+    index.store_blocks(A, &[], None, &[9], &[1]);
+    index.store_blocks(B, &[], None, &[9], &[2]);
+    assert_eq!((index.key_of(9, &[B]), index.key_of(9, &[A, B]), index.key_of(9, &[])), (Some(2), Some(1), Some(1)));
+    let next = Owner { slot: 5, serial: 9 };
+    index.store_blocks(next, &[B], Some(9), &[10], &[3]);
+    index.store_blocks(next, &[], None, &[9], &[2]);
+    assert_eq!(leading(&index, next, &[2, 3]), 2);
+    index.check();
+}
+
+#[test]
+fn known_blocks_are_noted_at_another_place_and_leave_each_place_apart() {
+    let (index, keys) = (index(), [1, 2, 3, 4]);
+    assert_eq!(index.store_known(A_CPU, &[A], &[11, 12]), 0);
+    index.store_blocks(A, &[], None, &[11, 12, 13, 14], &keys);
+    assert_eq!(index.store_known(A_CPU, &[A], &[11, 12, 13, 14, 15]), 4);
+    let weights = [(A, 1.0), (A_CPU, 0.5)];
+    assert_eq!(index.combined(&keys, &weights), Combined { blocks: 4, weight: 4.0 });
+    assert_eq!(index.remove_blocks(A, &[11, 12, 13, 14]), removed(4, 0, 4));
+    assert_eq!(index.combined(&keys, &weights), Combined { blocks: 4, weight: 2.0 });
+    assert_eq!(index.remove_blocks(A_CPU, &[11, 12, 13, 14]), removed(4, 0, 4));
+    assert_eq!((index.combined(&keys, &weights), index.blocks()), (Combined::default(), 0));
+    index.check();
+}
+
+#[test]
+fn the_best_place_of_each_block_counts() {
+    let (index, keys) = (index(), [1, 2, 3, 4, 5, 6]);
+    index.store_blocks(B, &[], None, &[11, 12, 13, 14, 15, 16], &keys);
+    index.store_known(A, &[B], &[11, 12, 13, 16]);
+    index.store_known(A_CPU, &[B], &[13]);
+    assert_eq!(index.combined(&keys, &[(A, 1.0), (A_CPU, 0.5)]), Combined { blocks: 3, weight: 3.0 });
+    index.remove_blocks(A, &[13]);
+    assert_eq!(index.combined(&keys, &[(A, 1.0), (A_CPU, 0.5)]), Combined { blocks: 3, weight: 2.5 });
+    assert_eq!(index.combined(&keys, &[(A_CPU, 0.5)]), Combined::default());
+    assert_eq!(index.combined(&[], &[(A, 1.0)]), Combined::default());
+    index.check();
+}
+
+#[test]
+fn the_least_recent_of_too_many_holders_loses_the_block() {
+    let index = PrefixIndex::new(Limits { holders: Some(2), ..Limits::default() });
+    let c = Owner { slot: 9, serial: 1 };
+    let counts = || [A, B, c].map(|place| leading(&index, place, &[1, 2]));
+    index.store_blocks(A, &[], None, &[11, 12], &[1, 2]);
+    index.store_blocks(B, &[], None, &[11], &[1]);
+    index.store_blocks(A, &[], None, &[11], &[1]);
+    index.store_blocks(c, &[], None, &[11, 12], &[1, 2]);
+    assert_eq!((counts(), index.blocks()), ([2, 0, 2], 4));
+    index.store_blocks(B, &[], None, &[11], &[1]);
+    assert_eq!(counts(), [0, 1, 2]);
+    index.check();
+}
+
+#[test]
+fn places_that_left_say_no_more_and_later_ones_start_empty() {
+    let index = index();
+    index.store_blocks(A, &[], None, &[11], &[1]);
+    let next = Owner { slot: A.slot, serial: 8 };
+    assert_eq!(index.store_blocks(next, &[], None, &[12], &[2]), stored(1));
+    assert_eq!((leading(&index, A, &[1]), leading(&index, next, &[2]), index.blocks()), (0, 1, 1));
+    assert_eq!(index.store_blocks(A, &[], None, &[11], &[1]), StoredBlocks::Refused);
+    assert_eq!((index.store_known(A, &[], &[12]), index.remove_blocks(A, &[12])), (0, removed(1, 0, 0)));
+    index.forget(next);
+    assert_eq!(index.store_blocks(next, &[], None, &[12], &[2]), StoredBlocks::Refused);
+    assert_eq!((index.blocks(), index.bytes()), (0, 0));
+    assert_eq!(index.store_blocks(Owner { slot: 1 << 16, serial: 1 }, &[], None, &[1], &[1]), StoredBlocks::Refused);
+    assert_eq!(index.store_blocks(Owner { slot: 1, serial: 0 }, &[], None, &[1], &[1]), StoredBlocks::Refused);
+    assert_eq!(index.refused(), 4, "counted");
+    index.check();
+}
+
+#[test]
+fn a_hash_that_comes_to_stand_for_other_blocks_lets_the_old_ones_go() {
+    let index = index();
+    index.store_blocks(A, &[], None, &[11], &[1]);
+    index.store_blocks(A, &[], None, &[11], &[2]);
+    assert_eq!((leading(&index, A, &[1]), leading(&index, A, &[2]), index.key_of(11, &[])), (0, 1, Some(2)));
+    assert_eq!(index.remove_blocks(A, &[11, 11]), removed(1, 1, 1));
+    assert_eq!(index.blocks(), 0);
+    index.check();
+}
+
+#[test]
+fn nothing_comes_of_nothing() {
+    let index = index();
+    for (hashes, keys) in [(&[][..], &[1][..]), (&[1], &[]), (&[], &[])] {
+        assert_eq!(index.store_blocks(A, &[], None, hashes, keys), stored(0));
+    }
+    assert_eq!((index.key_of(1, &[A]), index.blocks_of(A)), (None, 0));
+    assert_eq!(index.remove_blocks(A, &[1]), removed(1, 0, 0));
+    index.check();
+}
