@@ -66,6 +66,8 @@ pub static REGISTRY: &[&PluginType] = &[
     &producers::approx_prefix::TYPE,
     &producers::inflight_load::TYPE,
     &producers::mm_embeddings::TYPE,
+    &producers::precise::SCORER,
+    &producers::precise::TYPE,
     &producers::predicted_latency::TYPE,
     &producers::session_id::TYPE,
     &producers::token::ALIAS,

@@ -6,6 +6,7 @@ mod encoder_metrics;
 pub mod inflight_load;
 mod inflight_metrics;
 pub mod mm_embeddings;
+pub mod precise;
 pub mod predicted_latency;
 mod prefix_metrics;
 pub mod session_id;

@@ -3,11 +3,12 @@
 //! Blocks get the keys that a request's blocks would get: they follow the block that the engine names as their parent, or
 //! begin a prompt of the model. What cannot be placed is counted and left out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use epp_plugin_api::{EndpointId, KvSink};
-use epp_prefix_index::{Owner, PrefixIndex};
+use epp_prefix_index::Owner;
+use epp_prefix_index::events::StoredBlocks;
 use parking_lot::Mutex;
 
 use super::events::{Batch, Event, Removed, Span, Stored};
@@ -132,7 +133,8 @@ impl Precise {
         told.counts.discarded += 1;
         self.metrics.discarded();
         if told.counts.discarded == told.counts.messages && told.counts.discarded >= UNDECODABLE {
-            let detail = || format!("none of {UNDECODABLE} messages could be read: {why}; is kvEventsConfig.engineType right?");
+            let detail =
+                || format!("none of {UNDECODABLE} messages could be read: {why}; is kvEventsConfig.engineType right?");
             told.mismatches.found(&self.teller, Cause::Undecodable, || self.name(from), detail);
         }
         told.last_discarded = Some(why);
@@ -222,7 +224,6 @@ impl Precise {
         hashes: &[u64],
         keys: &[u64],
     ) -> Result<usize, Dropped> {
-        use epp_prefix_index::events::StoredBlocks;
         match self.index.store_blocks(place, near, parent, hashes, keys) {
             StoredBlocks::Stored { new_blocks } => Ok(new_blocks),
             StoredBlocks::UnknownParent => Err(Dropped::UnknownParent),
@@ -315,7 +316,8 @@ impl Precise {
             told.mismatches.found(&self.teller, Cause::UnknownParents, name, detail);
         }
         if counts.with_extras >= ENOUGH && self.asked.never_had_extras() {
-            let detail = || "blocks have extra keys, such as hashes of media or a cache salt, and no request has any".into();
+            let detail =
+                || "blocks have extra keys, such as hashes of media or a cache salt, and no request has any".into();
             told.mismatches.found(&self.teller, Cause::Extras, name, detail);
         }
     }
@@ -350,11 +352,6 @@ fn model_of(topic: &[u8]) -> &str {
         (Some(_), Some(_), Some(model), None) => std::str::from_utf8(model).unwrap_or_default(),
         _ => "",
     }
-}
-
-/// What a place of an index holds.
-pub fn blocks_of(index: &PrefixIndex, owner: Owner) -> usize {
-    index.blocks_of(owner)
 }
 
 #[cfg(test)]

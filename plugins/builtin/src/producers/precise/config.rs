@@ -454,7 +454,10 @@ mod tests {
         let sized = |index: Value| settings(json!({"indexerConfig": {"kvBlockIndexConfig": index}})).limits.bytes;
         assert_eq!(sized(json!({"costAwareMemoryConfig": {"size": "64MiB"}, "inMemoryConfig": {"size": 1}})), 64 << 20);
         assert_eq!(sized(json!({"costAwareMemoryConfig": {}})), 2 << 30);
-        assert_eq!(sized(json!({"inMemoryConfig": {"size": 1000}, "metricsLoggingInterval": 60_000_000_000i64})), 24_000);
+        assert_eq!(
+            sized(json!({"inMemoryConfig": {"size": 1000}, "metricsLoggingInterval": 60_000_000_000i64})),
+            24_000
+        );
     }
 
     #[test]
@@ -463,16 +466,25 @@ mod tests {
         let events = |events: Value| json!({"kvEventsConfig": events});
         let processor = |processor: Value| json!({"tokenProcessorConfig": processor});
         for (parameters, culprit) in [
-            (processor(json!({"blockSizeTokens": -16})), "blockSizeTokens: expected a number from 1 to 1048576, found -16"),
+            (
+                processor(json!({"blockSizeTokens": -16})),
+                "blockSizeTokens: expected a number from 1 to 1048576, found -16",
+            ),
             (processor(json!({"blockSizeTokens": 0})), "blockSizeTokens: expected a number from 1"),
             (processor(json!({"blockSize": -1})), "tokenProcessorConfig.blockSize: expected a number from 1"),
-            (processor(json!({"hashAlgorithm": "md5"})), "hashAlgorithm: expected cbor-fnv, xxh64 or nothing, found \"md5\""),
+            (
+                processor(json!({"hashAlgorithm": "md5"})),
+                "hashAlgorithm: expected cbor-fnv, xxh64 or nothing, found \"md5\"",
+            ),
             (processor(json!({"blockSizeTokns": 1})), "unknown key"),
             (events(json!({"engineType": "tgi"})), "kvEventsConfig.engineType: expected vllm or sglang, found \"tgi\""),
             (events(json!({"concurrency": 0})), "kvEventsConfig.concurrency: expected a number above 0"),
             (events(json!({"podDiscoveryConfig": {"socketPort": 0}})), "socketPort: expected a port"),
             (events(json!({"podDiscoveryConfig": {"replaySocketPort": 65536}})), "replaySocketPort: expected a port"),
-            (index(json!({"redisConfig": {"address": "redis://x"}})), "kvBlockIndexConfig.redisConfig: expected inMemory"),
+            (
+                index(json!({"redisConfig": {"address": "redis://x"}})),
+                "kvBlockIndexConfig.redisConfig: expected inMemory",
+            ),
             (index(json!({"costAwareMemoryConfig": {"size": "big"}})), "costAwareMemoryConfig.size: expected a size"),
             (index(json!({"inMemoryConfig": {"size": 0}})), "inMemoryConfig.size: expected a number above 0"),
             (index(json!({"inMemoryConfig": {"podCacheSize": 0}})), "podCacheSize: expected a number above 0"),

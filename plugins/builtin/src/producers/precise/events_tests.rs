@@ -125,7 +125,10 @@ fn extra_keys_are_texts_and_the_first_texts_of_arrays() {
     let pair = Pack::List(vec!["old".into(), 3.into()]);
     let other = Pack::List(vec![3.into(), "no".into()]);
     for (keys, expected) in [
-        (vec![Pack::Null, Pack::List(vec!["a".into(), pair]), Pack::List(vec![])], vec![vec![], vec!["a", "old"], vec![]]),
+        (
+            vec![Pack::Null, Pack::List(vec!["a".into(), pair]), Pack::List(vec![])],
+            vec![vec![], vec!["a", "old"], vec![]],
+        ),
         (vec![Pack::List(vec![7.into(), "a".into(), Pack::Null, other])], vec![vec!["a"]]),
         (vec![Pack::Null, Pack::List(vec![7.into()])], vec![]),
         (vec![], vec![]),

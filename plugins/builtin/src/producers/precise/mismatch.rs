@@ -103,3 +103,7 @@ impl Mismatches {
         self.0.iter().map(|(cause, detail)| (*cause, detail.as_str()))
     }
 }
+
+#[cfg(test)]
+#[path = "mismatch_tests.rs"]
+mod tests;

@@ -24,11 +24,6 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// Whether nothing is left.
-    pub fn is_empty(&self) -> bool {
-        self.rest.is_empty()
-    }
-
     /// How many values the array holds that begins here.
     ///
     /// # Errors
@@ -306,7 +301,9 @@ mod tests {
             assert_eq!(Reader::new(bytes).map(WHAT), Err(Malformed::Short { what: WHAT }));
         }
         assert!(Reader::new(b"\xdb\xff\xff\xff\xffx").text(WHAT).is_err());
-        for bytes in [&b"\xc6\xff\xff\xff\xff"[..], b"\xdd\xff\xff\xff\xff\xdd\xff\xff\xff\xff", b"\xc9\xff\xff\xff\xff"] {
+        for bytes in
+            [&b"\xc6\xff\xff\xff\xff"[..], b"\xdd\xff\xff\xff\xff\xdd\xff\xff\xff\xff", b"\xc9\xff\xff\xff\xff"]
+        {
             assert!(Reader::new(bytes).skip().is_err());
         }
     }
@@ -329,7 +326,7 @@ mod tests {
             let mut reader = Reader::new(&bytes);
             assert_eq!(reader.skip(), Ok(()));
             assert_eq!(reader.integer(WHAT), Ok(42));
-            assert!(reader.is_empty());
+            assert!(reader.rest.is_empty());
         }
     }
 

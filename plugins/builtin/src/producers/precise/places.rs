@@ -33,6 +33,8 @@ struct Entry {
     /// Endpoints of this slot up to this serial are gone.
     gone: u32,
     places: Vec<Place>,
+    /// Which of them is for what is only believed.
+    speculative: Option<Owner>,
     name: Option<String>,
 }
 
@@ -68,6 +70,21 @@ impl Places {
         Some(owner)
     }
 
+    /// The place for what an endpoint is only believed to hold, if it has one.
+    pub fn speculative(&self, id: EndpointId) -> Option<Owner> {
+        self.endpoints.get(id.slot()).filter(|entry| entry.serial == id.serial())?.speculative
+    }
+
+    /// As [`Self::speculative`]; makes the place, where its blocks count in full, if there is none.
+    pub fn add_speculative(&mut self, id: EndpointId) -> Option<Owner> {
+        if let Some(owner) = self.speculative(id) {
+            return Some(owner);
+        }
+        let owner = self.add(id, 1.0, false)?;
+        self.endpoints[id.slot()].speculative = Some(owner);
+        Some(owner)
+    }
+
     /// The name of an endpoint, or its slot while it has none.
     pub fn name(&self, id: EndpointId) -> String {
         let entry = self.endpoints.get(id.slot()).filter(|entry| entry.serial == id.serial());
@@ -91,6 +108,7 @@ impl Places {
         }
         entry.serial = 0;
         entry.name = None;
+        entry.speculative = None;
         std::mem::take(&mut entry.places).iter().map(|place| place.owner).collect()
     }
 
@@ -160,6 +178,16 @@ mod tests {
         let mut places = Places::default();
         let n = (0..100).filter(|_| places.add(id(0, 1), 1.0, false).is_some()).count();
         assert_eq!(n, MOST_OF_ONE);
+    }
+
+    #[test]
+    fn there_is_one_place_for_what_is_only_believed() {
+        let mut places = Places::default();
+        let owner = places.add_speculative(id(0, 1)).unwrap();
+        assert_eq!((places.add_speculative(id(0, 1)), places.speculative(id(0, 1))), (Some(owner), Some(owner)));
+        assert_eq!(places.of(id(0, 1)).len(), 1);
+        places.forget(id(0, 1));
+        assert_eq!((places.speculative(id(0, 1)), places.add_speculative(id(0, 1))), (None, None));
     }
 
     #[test]
