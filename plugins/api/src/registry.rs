@@ -128,6 +128,7 @@ pub struct BuildContext<'a> {
     optional_reads: Vec<DataKey>,
     writes: Vec<DataKey>,
     others: Option<&'a FindInstance<'a>>,
+    listed: &'a [(&'a str, &'a str)],
     waits_for: Vec<String>,
     refers_to: Vec<String>,
 }
@@ -151,6 +152,7 @@ impl<'a> BuildContext<'a> {
             optional_reads: Vec::new(),
             writes: Vec::new(),
             others: None,
+            listed: &[],
             waits_for: Vec::new(),
             refers_to: Vec::new(),
         }
@@ -237,6 +239,17 @@ impl<'a> BuildContext<'a> {
     pub fn with_others(mut self, others: &'a FindInstance<'a>) -> Self {
         self.others = Some(others);
         self
+    }
+
+    /// Lends the types and names of all instances that the config lists.
+    pub fn with_listed(mut self, listed: &'a [(&'a str, &'a str)]) -> Self {
+        self.listed = listed;
+        self
+    }
+
+    /// The names of the instances of a type that the config lists, whether they are built yet or not.
+    pub fn listed_of(&self, kind: &str) -> Vec<String> {
+        self.listed.iter().filter(|(k, _)| *k == kind).map(|(_, name)| (*name).to_owned()).collect()
     }
 
     /// Another instance that this one refers to in the parameter `path`. The order in the file does not matter: whoever

@@ -49,6 +49,11 @@ fn lora_affinity() {
 }
 
 #[test]
+fn precise_prefix() {
+    golden("precise-prefix");
+}
+
+#[test]
 fn predicted_latency() {
     golden("predicted-latency");
 }

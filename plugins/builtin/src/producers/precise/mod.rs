@@ -10,6 +10,9 @@
 //! column `PrefixCacheMatchInfoDataKey`, unless the prompt has no full block. At most 65,536 blocks of a request count.
 //! Costs one hash of the prompt, one lookup, and one more for every endpoint that holds some of it on several tiers.
 //!
+//! `precise-prefix-cache-scorer` takes the same parameters, keeps an index of its own and scores by it as
+//! `prefix-cache-scorer` does; where the config lists one producer of this type it scores by that one instead.
+//!
 //! List it below an `endpoint-notification-source` as an extractor, or nobody is listened to. Engines and picker must
 //! agree on the model's name and should on the block size; where an endpoint's events cannot be matched, a warning says
 //! so once with the reason, `epp_kv_mismatch_total` counts it and the debug page shows it.
@@ -135,9 +138,24 @@ fn build(cx: &mut BuildContext<'_>) -> Result<(Instance, ColumnKey<PrefixMatch>)
     Ok((instance, matches))
 }
 
+/// Where the config lists one producer the scorer reads that, whatever its own parameters say.
 fn build_scorer(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
-    let (instance, matches) = build(cx)?;
-    Ok(Instance { scorer: Some(prefix_cache::by_ratio(matches)), ..instance })
+    match cx.listed_of(TYPE.name).as_slice() {
+        [] => {
+            let (instance, matches) = build(cx)?;
+            Ok(Instance { scorer: Some(prefix_cache::by_ratio(matches)), ..instance })
+        }
+        [producer] => {
+            cx.plugin("", producer)?;
+            let matches = cx.reads(producer);
+            Ok(Instance { scorer: Some(prefix_cache::by_ratio(matches)), ..Instance::default() })
+        }
+        several => Err(BuildError::new(format!(
+            "expected at most one {} beside it, found {}; use prefix-cache-scorer with prefixMatchInfoProducerName",
+            TYPE.name,
+            several.join(" and ")
+        ))),
+    }
 }
 
 /// The index, and who speaks to it.
