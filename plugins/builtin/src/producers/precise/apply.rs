@@ -22,6 +22,12 @@ const ENOUGH: u64 = 32;
 /// So many messages that cannot be read, and no other, make an endpoint undecodable.
 const UNDECODABLE: u64 = 8;
 
+/// After so many stores only every so manieth is looked at for hashes that are used again, as that may take a look at
+/// every endpoint.
+const CLOSE_LOOKS: u64 = 64;
+/// Keys that a desk has room for once a larger message is done with.
+const KEPT: usize = 1 << 16;
+
 /// What a message is worked on with; kept from message to message.
 #[derive(Debug, Default)]
 pub struct Desk {
@@ -39,6 +45,8 @@ impl Desks {
         let mut desk = self.0.lock().pop().unwrap_or_default();
         let done = work(&mut desk);
         desk.batch.clear();
+        desk.keys.clear();
+        desk.keys.shrink_to(KEPT);
         self.0.lock().push(desk);
         done
     }
@@ -325,6 +333,10 @@ impl Precise {
     /// Looks at the last of the blocks only, which stands for all.
     fn look_for_reused_hash(&self, told: &mut Told, it: &Incoming<'_>, keys: &[u64]) {
         let hashes = it.batch.stored_hashes(it.event);
+        let n = told.counts.stored;
+        if n > CLOSE_LOOKS && !n.is_multiple_of(CLOSE_LOOKS) {
+            return;
+        }
         // Blocks of other sizes, and engines that name one model differently, give one hash several keys.
         if hashes.len() != keys.len() || !self.models_told.is_one() || told.mismatches.has(Cause::ReusedHash) {
             return;

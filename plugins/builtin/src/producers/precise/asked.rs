@@ -15,38 +15,56 @@ const ENOUGH: u64 = 32;
 #[derive(Debug, Default)]
 pub struct Asked {
     requests: AtomicU64,
-    found_any: AtomicBool,
     had_extras: AtomicBool,
-    models: RwLock<Vec<String>>,
+    models: RwLock<Vec<Model>>,
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    name: String,
+    requests: AtomicU64,
+    /// Whether one of them found a block somewhere.
+    found: AtomicBool,
 }
 
 impl Asked {
     /// Notes a request that had a full block.
     pub fn note(&self, model: &str, extras: bool, found: bool) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if found && !self.found_any.load(Ordering::Relaxed) {
-            self.found_any.store(true, Ordering::Relaxed);
-        }
         if extras && !self.had_extras.load(Ordering::Relaxed) {
             self.had_extras.store(true, Ordering::Relaxed);
         }
-        let is_new = |models: &Vec<String>| models.len() < MOST_MODELS && !models.iter().any(|known| known == model);
-        if is_new(&self.models.read()) && model.len() <= LONGEST_NAME {
+        if !self.note_model(model, found) && model.len() <= LONGEST_NAME {
             let mut models = self.models.write();
-            if is_new(&models) {
-                models.push(model.to_owned());
+            if models.len() < MOST_MODELS && !models.iter().any(|known| known.name == model) {
+                let (requests, found) = (AtomicU64::new(1), AtomicBool::new(found));
+                models.push(Model { name: model.to_owned(), requests, found });
             }
         }
     }
 
-    /// A model that requests asked for, if they were many, found nothing at all, and none was for this model.
+    /// Whether the model is known, or there are too many to know it.
+    fn note_model(&self, model: &str, found: bool) -> bool {
+        let models = self.models.read();
+        let Some(known) = models.iter().find(|known| known.name == model) else { return models.len() >= MOST_MODELS };
+        known.requests.fetch_add(1, Ordering::Relaxed);
+        if found && !known.found.load(Ordering::Relaxed) {
+            known.found.store(true, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// A model that many requests asked for and never found a block of, if none asked for this one.
     pub fn instead_of(&self, model: &str) -> Option<String> {
-        if self.requests.load(Ordering::Relaxed) < ENOUGH || self.found_any.load(Ordering::Relaxed) {
+        if self.requests.load(Ordering::Relaxed) < ENOUGH {
             return None;
         }
         let models = self.models.read();
-        let known = models.len() >= MOST_MODELS || models.iter().any(|known| known == model);
-        if known { None } else { models.first().cloned() }
+        if models.len() >= MOST_MODELS || models.iter().any(|known| known.name == model) {
+            return None;
+        }
+        let in_vain = |m: &&Model| m.requests.load(Ordering::Relaxed) >= ENOUGH && !m.found.load(Ordering::Relaxed);
+        models.iter().find(in_vain).map(|m| m.name.clone())
     }
 
     /// Whether there were many requests and none had media or a salt.
@@ -71,6 +89,16 @@ mod tests {
         assert_eq!(asked.instead_of("base"), None);
         asked.note("base", true, true);
         assert_eq!((asked.instead_of("served"), asked.never_had_extras()), (None, false));
+    }
+
+    #[test]
+    fn hits_of_one_model_do_not_speak_for_another() {
+        let asked = Asked::default();
+        for _ in 0..ENOUGH {
+            asked.note("good", false, true);
+            asked.note("bad", false, false);
+        }
+        assert_eq!(asked.instead_of("served"), Some("bad".into()));
     }
 
     #[test]

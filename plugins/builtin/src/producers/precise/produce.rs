@@ -74,7 +74,7 @@ impl Producer for Precise {
     }
 
     fn has_cached(&self, columns: &Columns, idx: EndpointIdx) -> Option<bool> {
-        columns.read(self.matches).map(|matches| matches[idx.row()].match_blocks > 0)
+        columns.read(self.matches).map(|matches| matches[idx.row()].cached_blocks > 0)
     }
 
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {
