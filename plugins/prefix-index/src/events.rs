@@ -7,7 +7,11 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use crate::{Owner, PrefixIndex, Source};
+use parking_lot::RwLockWriteGuard;
+
+use crate::said::Said;
+use crate::said::store::{Admitted, Storing};
+use crate::{Owner, PrefixIndex, STEPS, Source};
 
 /// What became of a store of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +50,14 @@ pub struct Combined {
 impl PrefixIndex {
     /// Gives the key of the last block stored under an engine's hash: looked for at these places first, then at all
     /// others (engines with equal seeds share hashes, and a block may be known from elsewhere only).
+    ///
+    /// A hash that none of `first` knows costs a look at every other place: some 60 ns each.
     pub fn key_of(&self, hash: u64, first: &[Owner]) -> Option<u64> {
-        self.said.read().key_of(hash, first)
+        let key = |places: &[Owner]| {
+            let said = self.said.read();
+            said.entry_at(hash, places.iter().copied()).map(|entry| said.key(entry.block))
+        };
+        key(first).or_else(|| key(&[self.who_knows(hash)?]))
     }
 
     /// Notes that the place holds blocks `keys`, which follow the block known under the hash `parent` or are the first
@@ -57,6 +67,10 @@ impl PrefixIndex {
     /// Hashes and keys are matched by proportion: with n the greater of their numbers, for i below n key
     /// ⌊i · keys / n⌋ belongs to hash ⌊i · hashes / n⌋. A hash that stood for other blocks stands for these now, and
     /// the others leave.
+    ///
+    /// When there are more bytes than [`crate::Limits`] says, hashes are taken away: the places take turns, and of
+    /// eight hashes that lie together by chance at the place, that one goes whose blocks were stored longest ago
+    /// anywhere. What takes more by itself is refused, as are prompts of more than a million blocks.
     pub fn store_blocks(
         &self,
         place: Owner,
@@ -65,14 +79,62 @@ impl PrefixIndex {
         hashes: &[u64],
         keys: &[u64],
     ) -> StoredBlocks {
-        let stored = match self.is_for(Source::Said) {
-            true => self.said.write().store_blocks(place, near, parent, hashes, keys),
-            false => StoredBlocks::Refused,
-        };
-        if stored == StoredBlocks::Refused {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        if !self.is_for(Source::Said) {
+            return self.refuse();
         }
-        stored
+        // Where the parent is known, if not nearby.
+        let mut elsewhere = None;
+        loop {
+            let Some(said) = self.enter(place) else { return self.refuse() };
+            let places = std::iter::once(place).chain(near.iter().copied()).chain(elsewhere);
+            let last = match parent.map(|hash| (hash, said.entry_at(hash, places))) {
+                None => None,
+                Some((_, Some(entry))) => Some(entry.block),
+                Some((hash, None)) if elsewhere.is_none() => {
+                    drop(said);
+                    elsewhere = self.who_knows(hash);
+                    if elsewhere.is_none() {
+                        return StoredBlocks::UnknownParent;
+                    }
+                    continue;
+                }
+                Some(_) => return StoredBlocks::UnknownParent,
+            };
+            let storing = Storing { place, hashes, keys, last, n_noted: 0, new_blocks: 0 };
+            return if said.fits(&storing) { Self::go_on(said, storing) } else { self.refuse() };
+        }
+    }
+
+    /// Waits to change what the place holds, once nothing is left of earlier owners of its slot; `None` if it comes too
+    /// late or is beyond the limits.
+    fn enter(&self, place: Owner) -> Option<RwLockWriteGuard<'_, Said>> {
+        loop {
+            let mut said = self.said.write();
+            match said.admit(place) {
+                Admitted::Yes => return Some(said),
+                Admitted::Refused => return None,
+                Admitted::Occupied => {}
+            }
+            drop(said);
+            self.empty(place.slot as usize);
+        }
+    }
+
+    /// Stores step by step, and lets those in between who wait.
+    fn go_on(mut said: RwLockWriteGuard<'_, Said>, mut storing: Storing<'_>) -> StoredBlocks {
+        while !said.store(&mut storing, STEPS) {
+            RwLockWriteGuard::bump(&mut said);
+            // What was stored may have been taken away meanwhile.
+            let last = storing.hashes[storing.n_noted - 1];
+            match said.entry_at(last, [storing.place]) {
+                Some(entry) => storing.last = Some(entry.block),
+                None => return storing.result(),
+            }
+        }
+        while !said.shrink(STEPS / 4) {
+            RwLockWriteGuard::bump(&mut said);
+        }
+        storing.result()
     }
 
     /// Notes that the place holds the blocks that are known under these hashes: at the place itself, else `near` it,
@@ -81,30 +143,86 @@ impl PrefixIndex {
         if !self.is_for(Source::Said) {
             return 0;
         }
-        self.said.write().store_known(place, near, hashes)
+        let mut n_known = 0;
+        for &hash in hashes {
+            let Some(mut said) = self.enter(place) else {
+                self.refuse();
+                break;
+            };
+            let mut entry = said.entry_at(hash, std::iter::once(place).chain(near.iter().copied()));
+            if entry.is_none() {
+                drop(said);
+                let Some(elsewhere) = self.who_knows(hash) else { continue };
+                let Some(again) = self.enter(place) else { continue };
+                said = again;
+                entry = said.entry_at(hash, [elsewhere]);
+            }
+            if let Some(entry) = entry {
+                said.store_known(place, hash, entry);
+                n_known += 1;
+            }
+        }
+        self.until_said(|said| said.shrink(STEPS / 4));
+        n_known
     }
 
     /// Takes hashes away from a place. A hash that was stored n times needs n removals. A block leaves as soon as one
     /// of its hashes does.
     pub fn remove_blocks(&self, place: Owner, hashes: &[u64]) -> RemovedBlocks {
-        self.said.write().remove_blocks(place, hashes)
+        let mut removed = RemovedBlocks::default();
+        let mut steps = hashes.chunks(STEPS);
+        self.until_said(|said| {
+            steps.next().is_none_or(|hashes| {
+                said.remove(place, hashes, &mut removed);
+                false
+            })
+        });
+        // A hole takes memory to remember.
+        self.until_said(|said| said.shrink(STEPS / 4));
+        removed
     }
 
     /// Counts the leading blocks of a prompt of which each is held by at least one of the places, and what they weigh.
     pub fn combined(&self, keys: &[u64], places: &[(Owner, f64)]) -> Combined {
         self.said.read().combined(keys, places)
     }
+
+    /// Any place that knows the hash.
+    fn who_knows(&self, hash: u64) -> Option<Owner> {
+        let mut from = 0;
+        loop {
+            match self.said.read().who_knows(hash, from, STEPS) {
+                Ok(place) => return Some(place),
+                Err(next) => from = next?,
+            }
+        }
+    }
+
+    /// Forgets all hashes of a slot.
+    pub(crate) fn empty(&self, slot: usize) {
+        self.until_said(|said| said.empty(slot, STEPS));
+    }
+
+    fn refuse(&self) -> StoredBlocks {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        StoredBlocks::Refused
+    }
+
+    /// Changes what engines said step by step until one says that it was the last, and lets those in between who wait.
+    fn until_said(&self, mut step: impl FnMut(&mut Said) -> bool) {
+        let mut said = self.said.write();
+        while !step(&mut said) {
+            RwLockWriteGuard::bump(&mut said);
+        }
+    }
 }
 
-/// By hash: which of the keys belong to it.
-pub(crate) fn spans(hashes: usize, keys: usize) -> impl Iterator<Item = Range<usize>> {
-    let n = if keys == 0 { 0 } else { hashes };
-    (0..n).map(move |at| {
-        if keys > hashes {
-            (at * keys).div_ceil(hashes)..((at + 1) * keys).div_ceil(hashes)
-        } else {
-            let key = at * keys / hashes;
-            key..key + 1
-        }
-    })
+/// Which of the keys belong to a hash.
+pub(crate) fn span(at: usize, n_hashes: usize, n_keys: usize) -> Range<usize> {
+    if n_keys > n_hashes {
+        (at * n_keys).div_ceil(n_hashes)..((at + 1) * n_keys).div_ceil(n_hashes)
+    } else {
+        let key = at * n_keys / n_hashes;
+        key..key + 1
+    }
 }

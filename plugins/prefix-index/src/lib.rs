@@ -14,7 +14,7 @@ pub mod events;
 mod lane;
 mod lookup;
 mod run;
-mod said_model;
+mod said;
 mod set;
 mod slab;
 mod trie;
@@ -28,6 +28,11 @@ pub mod matches;
 #[cfg(any(test, feature = "model"))]
 #[doc(hidden)]
 pub mod model;
+#[cfg(any(test, feature = "model"))]
+mod said_model;
+#[cfg(any(test, feature = "model"))]
+#[doc(hidden)]
+pub mod said_ops;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::matches::Matches;
-use crate::said_model::SaidModel;
+use crate::said::Said;
 use crate::trie::{Stored, Trie};
 
 /// How many runs an eviction visits before it lets lookups in.
@@ -86,7 +91,7 @@ enum Source {
 #[derive(Debug)]
 pub struct PrefixIndex {
     trie: RwLock<Trie>,
-    said: RwLock<SaidModel>,
+    said: RwLock<Said>,
     /// Which of the two is in use: the first store decides.
     source: OnceLock<Source>,
     refused: AtomicU64,
@@ -95,7 +100,7 @@ pub struct PrefixIndex {
 impl PrefixIndex {
     /// Makes an empty index.
     pub fn new(limits: Limits) -> Self {
-        let said = RwLock::new(SaidModel::new(limits));
+        let said = RwLock::new(Said::new(limits));
         Self { trie: RwLock::new(Trie::new(limits)), said, source: OnceLock::new(), refused: AtomicU64::new(0) }
     }
 
@@ -137,29 +142,25 @@ impl PrefixIndex {
             self.trie.read().lookup(keys, matches);
             return;
         }
-        let said = self.said.read();
-        let serials = said.serials();
-        matches.reset(&serials);
-        for (slot, &serial) in serials.iter().enumerate() {
-            let blocks = said.leading(Owner { slot: slot as u32, serial }, keys);
-            matches.put_word(slot / 64, 1 << (slot % 64), blocks);
-        }
+        self.said.read().lookup(keys, matches);
     }
 
     /// Forgets all blocks of an owner whose cache is empty now; the owner may store again.
     pub fn clear(&self, owner: Owner) {
-        self.said.write().clear(owner);
         let trie = self.trie.read();
         let (known, all) = (trie.lane(owner).is_some(), trie.now + 1);
         drop(trie);
         if known {
             self.until(|trie| trie.evict(owner.slot as usize, 0, all, STEPS));
         }
+        let said = self.said.read().lane(owner).is_some();
+        if said {
+            self.empty(owner.slot as usize);
+        }
     }
 
     /// Forgets an owner that has left for good; what it still wants to store comes too late.
     pub fn forget(&self, owner: Owner) {
-        self.said.write().forget(owner);
         let slot = owner.slot as usize;
         let mut trie = self.trie.write();
         trie.close(owner);
@@ -168,11 +169,15 @@ impl PrefixIndex {
         if theirs {
             self.until(|trie| trie.evict(slot, 0, all, STEPS));
         }
+        let said = self.said.write().close(owner);
+        if said {
+            self.empty(slot);
+        }
     }
 
     /// How many blocks all owners hold: a block held by two counts twice.
     pub fn blocks(&self) -> usize {
-        self.trie.read().blocks + self.said.read().blocks()
+        self.trie.read().blocks + self.said.read().blocks
     }
 
     /// How many blocks the owner holds.
@@ -182,7 +187,7 @@ impl PrefixIndex {
 
     /// About how many bytes the index takes: what is in use, without the slack of growing tables.
     pub fn bytes(&self) -> usize {
-        self.trie.read().bytes + self.said.read().hashes() * 16
+        self.trie.read().bytes + self.said.read().bytes
     }
 
     /// How many stores were refused so far.
@@ -208,5 +213,6 @@ impl PrefixIndex {
     #[doc(hidden)]
     pub fn check(&self) {
         check::check(&self.trie.read());
+        self.said.read().check();
     }
 }

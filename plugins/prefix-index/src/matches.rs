@@ -10,6 +10,8 @@ pub struct Matches {
     counts: Vec<u32>,
     serials: Vec<u32>,
     longest: u32,
+    /// Room for a lookup: a bit a slot.
+    pub(crate) alive: Vec<u64>,
 }
 
 impl Matches {
@@ -56,6 +58,12 @@ impl Matches {
         } else {
             slots_of(index, word).for_each(|slot| self.counts[slot] = blocks);
         }
+    }
+
+    /// Writes the count of one slot.
+    pub(crate) fn put(&mut self, slot: usize, blocks: usize) {
+        self.longest = self.longest.max(blocks as u32);
+        self.counts[slot] = blocks as u32;
     }
 
     /// Writes the count of one slot that [`Self::put_word`] put too high.

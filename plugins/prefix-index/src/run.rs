@@ -150,23 +150,9 @@ impl Run {
         (head, moved)
     }
 
-    /// How many leading keys of a prompt are this run's; its first is known to be. Keys are chained: where two are
-    /// equal, so are all before, so the last one is compared first and the rest bisected.
+    /// How many leading keys of a prompt are this run's; its first is known to be.
     pub(crate) fn common(&self, keys: &[u64]) -> usize {
-        let most = self.keys.len().min(keys.len());
-        if self.keys[most - 1] == keys[most - 1] {
-            return most;
-        }
-        let (mut same, mut differs) = (1, most - 1);
-        while same < differs {
-            let middle = same + (differs - same) / 2;
-            if self.keys[middle] == keys[middle] {
-                same = middle + 1;
-            } else {
-                differs = middle;
-            }
-        }
-        same
+        common(&self.keys, keys)
     }
 
     /// Bytes that the run takes, all told.
@@ -176,6 +162,25 @@ impl Run {
             + size_of_val(self.cuts.as_slice())
             + self.set.heap_bytes()
     }
+}
+
+/// How many leading keys two chains share that share the first. Keys are chained: where two are equal, so are all before,
+/// so the last one is compared first and the rest bisected.
+pub(crate) fn common(ours: &[u64], keys: &[u64]) -> usize {
+    let most = ours.len().min(keys.len());
+    if ours[most - 1] == keys[most - 1] {
+        return most;
+    }
+    let (mut same, mut differs) = (1, most - 1);
+    while same < differs {
+        let middle = same + (differs - same) / 2;
+        if ours[middle] == keys[middle] {
+            same = middle + 1;
+        } else {
+            differs = middle;
+        }
+    }
+    same
 }
 
 /// A run and its place in the map of children, at the map's usual load.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::events::{Combined, RemovedBlocks, StoredBlocks, spans};
+use crate::events::{Combined, RemovedBlocks, StoredBlocks, span};
 use crate::{Limits, Owner};
 
 /// A block of some prompt: the number of the way that leads to it.
@@ -133,14 +133,15 @@ impl SaidModel {
             blocks.push(block);
             before = Some(block);
         }
-        let spans: Vec<_> = spans(hashes.len(), keys.len()).collect();
-        let new_blocks = std::iter::zip(hashes, spans).map(|(&h, s)| self.note(place.slot, h, &blocks[s])).sum();
+        let n = if keys.is_empty() { 0 } else { hashes.len() };
+        let blocks_of = |at| &blocks[span(at, hashes.len(), keys.len())];
+        let new_blocks = (0..n).map(|at| self.note(place.slot, hashes[at], blocks_of(at))).sum();
         StoredBlocks::Stored { new_blocks }
     }
 
     /// As [`crate::PrefixIndex::store_known`].
     pub fn store_known(&mut self, place: Owner, near: &[Owner], hashes: &[u64]) -> usize {
-        if !self.admit(place) {
+        if hashes.is_empty() || !self.admit(place) {
             return 0;
         }
         let first: Vec<Owner> = std::iter::once(place).chain(near.iter().copied()).collect();
@@ -232,18 +233,5 @@ impl SaidModel {
     /// As [`crate::PrefixIndex::blocks_of`].
     pub fn blocks_of(&self, place: Owner) -> usize {
         self.place(place).map_or(0, |p| p.held.len())
-    }
-
-    /// Who has which slot.
-    pub fn serials(&self) -> Vec<u32> {
-        let n = self.places.keys().next_back().map_or(0, |&last| last as usize + 1);
-        let mut serials = vec![0; n];
-        self.places.iter().for_each(|(&slot, p)| serials[slot as usize] = p.serial);
-        serials
-    }
-
-    /// The hashes that the places remember.
-    pub fn hashes(&self) -> usize {
-        self.places.values().map(|p| p.hashes.len()).sum()
     }
 }

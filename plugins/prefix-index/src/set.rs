@@ -12,7 +12,8 @@ pub(crate) struct SlotSet {
 }
 
 impl SlotSet {
-    fn word(&self, index: usize) -> u64 {
+    /// The bits of slots from 64 · `index` on.
+    pub(crate) fn word(&self, index: usize) -> u64 {
         match index.checked_sub(self.at) {
             None => 0,
             Some(0) => self.first,

@@ -17,6 +17,11 @@ const MAPS: usize = 256;
 pub(crate) struct Children(Vec<HashMap<(u32, u64), u32, RandomState>>);
 
 impl Children {
+    /// Makes an empty one.
+    pub(crate) fn new() -> Self {
+        Self((0..MAPS).map(|_| HashMap::default()).collect())
+    }
+
     fn map(&mut self, key: u64) -> &mut HashMap<(u32, u64), u32, RandomState> {
         &mut self.0[(key >> 56) as usize % MAPS]
     }
@@ -26,12 +31,18 @@ impl Children {
         self.0[(key >> 56) as usize % MAPS].get(&(parent, key)).copied()
     }
 
-    fn set(&mut self, parent: u32, key: u64, run: u32) {
+    /// Says which run goes on with this key.
+    pub(crate) fn set(&mut self, parent: u32, key: u64, run: u32) {
         self.map(key).insert((parent, key), run);
     }
 
-    fn remove(&mut self, parent: u32, key: u64) {
-        self.map(key).remove(&(parent, key));
+    /// Says that no run goes on with this key any more.
+    pub(crate) fn remove(&mut self, parent: u32, key: u64) {
+        let map = self.map(key);
+        map.remove(&(parent, key));
+        if map.capacity() > 4 * map.len() + 32 {
+            map.shrink_to(2 * map.len());
+        }
     }
 
     /// How many there are.
@@ -77,10 +88,9 @@ pub(crate) struct Trie {
 impl Trie {
     /// Makes an empty one.
     pub(crate) fn new(limits: Limits) -> Self {
-        let maps = (0..MAPS).map(|_| HashMap::with_hasher(RandomState::default())).collect();
         Self {
             runs: Slab::new(),
-            children: Children(maps),
+            children: Children::new(),
             lanes: Vec::new(),
             serials: Vec::new(),
             oldest: Vec::new(),
