@@ -22,8 +22,11 @@ fn ids(tokens: &[u8]) -> Vec<u32> {
     tokens.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect()
 }
 
-/// What the only event of a batch says: hashes, parent, tokens, block size, tier, adapter, group, kind.
-fn stored(batch: &Batch) -> (Vec<u64>, Option<u64>, Vec<u32>, i64, &str, &str, Option<u32>, &str) {
+/// Hashes, parent, tokens, block size, tier, adapter, group, kind.
+type Said<'a> = (Vec<u64>, Option<u64>, Vec<u32>, i64, &'a str, &'a str, Option<u32>, &'a str);
+
+/// What the only event of a batch says.
+fn stored(batch: &Batch) -> Said<'_> {
     let [Event::Stored(event)] = batch.events() else { panic!("{:?}", batch.events()) };
     (
         batch.stored_hashes(event).to_vec(),
