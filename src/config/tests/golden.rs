@@ -113,6 +113,7 @@ fn every_sample_is_tested() {
             "demo.yaml",
             "load-balancing.yaml",
             "lora-affinity.yaml",
+            "precise-prefix.yaml",
             "predicted-latency.yaml",
             "prefill-decode-topology.yaml",
             "prefill-decode.yaml",

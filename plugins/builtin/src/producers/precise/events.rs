@@ -307,10 +307,9 @@ impl Batch {
         let start = self.tokens.len();
         let n = reader.array("a list of token ids")?;
         // Not more than four times the bytes that are there.
-        self.tokens.reserve(n * 4);
-        for _ in 0..n {
-            let token = reader.token("a token id")?;
-            self.tokens.extend_from_slice(&token.to_le_bytes());
+        self.tokens.resize(start + n * 4, 0);
+        for place in self.tokens[start..].as_chunks_mut().0 {
+            *place = reader.token("a token id")?.to_le_bytes();
         }
         Ok(Span::new(start, self.tokens.len()))
     }
