@@ -55,12 +55,12 @@ impl Default for Config {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct TokenProcessor {
-    /// Tokens of a block. Best the block size of the engines; where it is not, one should divide the other. Default 16.
+    /// Tokens of a block. Best the block size of the engines; where it is not, one should divide the other. 16 where none is given.
     #[schemars(range(min = 1))]
     block_size_tokens: Option<i64>,
     /// The old name of `blockSizeTokens`; counts where that is not set or 0.
     block_size: i64,
-    /// Prompts of different seeds share no key. Default empty.
+    /// Prompts of different seeds share no key.
     hash_seed: String,
     /// How keys are made: `cbor-fnv` or `xxh64`. They never leave the picker, so the default, empty, is the fastest.
     hash_algorithm: String,
@@ -71,7 +71,7 @@ struct TokenProcessor {
 struct Indexer {
     /// What the index may take.
     kv_block_index_config: BlockIndex,
-    /// What a block on each tier counts. A tier that is not here counts 1. Default 1 for `gpu`, 0.8 for `cpu`.
+    /// What a block on each tier counts. A tier that is not here counts 1; without a list `gpu` counts 1 and `cpu` 0.8.
     kv_cache_backend_configs: Vec<Tier>,
     /// Refused: tokens come from a token-producer.
     tokenizers_pool_config: Option<serde_json::Value>,
@@ -154,7 +154,7 @@ struct KvEvents {
     /// Accepted; events of one endpoint are applied in order, those of several at once. At least 1. Default 4.
     #[schemars(range(min = 1))]
     concurrency: i64,
-    /// A ZeroMQ address to bind, as `tcp://*:5557`, for engines that connect by themselves. Default none.
+    /// A ZeroMQ address to bind, as `tcp://*:5557`, for engines that connect by themselves.
     zmq_endpoint: String,
     /// Whether to connect to every endpoint. Default true.
     discover_pods: bool,
@@ -181,7 +181,7 @@ struct PodDiscovery {
     /// The port that engines publish at; the data-parallel rank is added. Default 5557.
     #[schemars(range(min = 1, max = 65535))]
     socket_port: i64,
-    /// The port where missed events can be asked for; the data-parallel rank is added. 0 and less: none. Default none.
+    /// The port where missed events can be asked for; the data-parallel rank is added. 0 and less: none.
     #[schemars(range(max = 65535))]
     replay_socket_port: i64,
     /// Accepted; every endpoint is connected to.
