@@ -55,7 +55,8 @@ impl Default for Config {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct TokenProcessor {
-    /// Tokens of a block. Best the block size of the engines; where it is not, one should divide the other. 16 where none is given.
+    /// Tokens of a block. Best the block size of the engines; where it is not, one should divide the other. 16 where none
+    /// is given.
     #[schemars(range(min = 1))]
     block_size_tokens: Option<i64>,
     /// The old name of `blockSizeTokens`; counts where that is not set or 0.
