@@ -130,12 +130,45 @@ fn contended(c: &mut Criterion) {
     });
 }
 
+/// What engines say: the same prompt by events of 128 blocks, at 1,000 places.
+fn said(c: &mut Criterion) {
+    let prompt = keys(&tokens(1, TOKENS), 16);
+    let index = PrefixIndex::new(Limits::default());
+    let say = |slot: u32, from: usize| {
+        let parent = from.checked_sub(1).map(|at| prompt[at] ^ u64::from(slot));
+        let keys = &prompt[from..(from + 128).min(BLOCKS)];
+        let hashes: Vec<u64> = keys.iter().map(|key| key ^ u64::from(slot)).collect();
+        index.store_blocks(owner(slot), &[], parent, &hashes, keys);
+        hashes
+    };
+    for from in (0..BLOCKS).step_by(128) {
+        (0..OWNERS).for_each(|slot| drop(say(slot, from)));
+    }
+    let (mut matches, mut at) = (Matches::default(), 0);
+    let mut group = c.benchmark_group("said");
+    group.bench_function("lookup_6250_blocks_at_1000_places", |b| {
+        b.iter(|| index.matches(black_box(&prompt), &mut matches))
+    });
+    group.bench_function("store_128_blocks_and_remove_them", |b| {
+        b.iter(|| {
+            at = (at + 17) % OWNERS;
+            // Once more, and twice less: the place loses them and gets them back in the end.
+            let hashes = say(at, 1280);
+            index.remove_blocks(owner(at), &hashes);
+            index.remove_blocks(owner(at), &hashes);
+            say(at, 1280)
+        })
+    });
+    index.matches(&prompt, &mut matches);
+    assert!((0..OWNERS).all(|slot| matches.of(owner(slot)) == BLOCKS), "all hold all again");
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_millis(700));
-    targets = lookup, store, contended
+    targets = lookup, store, said, contended
 }
 criterion_main!(benches);

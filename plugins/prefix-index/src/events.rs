@@ -7,11 +7,14 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use parking_lot::RwLockWriteGuard;
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use crate::said::Said;
 use crate::said::store::{Admitted, Storing};
 use crate::{Owner, PrefixIndex, STEPS, Source};
+
+/// How often a lookup tries before it queues: for some 20 µs.
+const TRIES: usize = 500;
 
 /// What became of a store of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +125,7 @@ impl PrefixIndex {
 
     /// Stores step by step, and lets those in between who wait.
     fn go_on(mut said: RwLockWriteGuard<'_, Said>, mut storing: Storing<'_>) -> StoredBlocks {
-        while !said.store(&mut storing, STEPS) {
+        while !said.store(&mut storing, STEPS / 2) {
             RwLockWriteGuard::bump(&mut said);
             // What was stored may have been taken away meanwhile.
             let last = storing.hashes[storing.n_noted - 1];
@@ -131,7 +134,7 @@ impl PrefixIndex {
                 None => return storing.result(),
             }
         }
-        while !said.shrink(STEPS / 4) {
+        while !said.shrink(STEPS / 8) {
             RwLockWriteGuard::bump(&mut said);
         }
         storing.result()
@@ -162,7 +165,7 @@ impl PrefixIndex {
                 n_known += 1;
             }
         }
-        self.until_said(|said| said.shrink(STEPS / 4));
+        self.until_said(|said| said.shrink(STEPS / 8));
         n_known
     }
 
@@ -170,7 +173,7 @@ impl PrefixIndex {
     /// of its hashes does.
     pub fn remove_blocks(&self, place: Owner, hashes: &[u64]) -> RemovedBlocks {
         let mut removed = RemovedBlocks::default();
-        let mut steps = hashes.chunks(STEPS);
+        let mut steps = hashes.chunks(STEPS / 2);
         self.until_said(|said| {
             steps.next().is_none_or(|hashes| {
                 said.remove(place, hashes, &mut removed);
@@ -178,13 +181,25 @@ impl PrefixIndex {
             })
         });
         // A hole takes memory to remember.
-        self.until_said(|said| said.shrink(STEPS / 4));
+        self.until_said(|said| said.shrink(STEPS / 8));
         removed
     }
 
     /// Counts the leading blocks of a prompt of which each is held by at least one of the places, and what they weigh.
     pub fn combined(&self, keys: &[u64], places: &[(Owner, f64)]) -> Combined {
-        self.said.read().combined(keys, places)
+        self.glance().combined(keys, places)
+    }
+
+    /// Waits to look at what engines said. A writer lets go after some ten microseconds, which is less than it takes to
+    /// be put to sleep and woken up, so a lookup tries for a while before it queues.
+    pub(crate) fn glance(&self) -> RwLockReadGuard<'_, Said> {
+        for _ in 0..TRIES {
+            if let Some(said) = self.said.try_read() {
+                return said;
+            }
+            std::hint::spin_loop();
+        }
+        self.said.read()
     }
 
     /// Any place that knows the hash.

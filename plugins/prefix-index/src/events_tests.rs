@@ -28,20 +28,20 @@ fn say() -> impl Strategy<Value = Say> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn answers_as_the_slow_model_does(says in vec(say(), 1..30)) {
+    fn answers_as_the_slow_model_does(says in vec(say(), 1..24)) {
         run_said(&says, Limits::default());
     }
 
     #[test]
-    fn lets_the_least_recent_holder_lose_a_block_as_the_slow_model_does(says in vec(say(), 1..30), most in 0..4usize) {
+    fn lets_the_least_recent_holder_lose_a_block_as_the_slow_model_does(says in vec(say(), 1..24), most in 0..4usize) {
         run_said(&says, Limits { holders: Some(most), ..Limits::default() });
     }
 
     #[test]
-    fn stays_whole_and_within_its_limit_when_memory_is_scarce(says in vec(say(), 1..30), bytes in 1000..30_000usize) {
+    fn stays_whole_and_within_its_limit_when_memory_is_scarce(says in vec(say(), 1..24), bytes in 1000..30_000usize) {
         run_said(&says, Limits { bytes, ..Limits::default() });
     }
 }

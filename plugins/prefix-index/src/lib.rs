@@ -4,11 +4,14 @@
 //! answer. Inside, prompts share a trie whose runs are blocks without a fork between them; a run has one bit a holder.
 //! A lookup compares the last key of each run on its way and writes one number an owner.
 //!
+//! An index serves one of two uses. [`PrefixIndex::store`] guesses from where prompts were sent; [`events`] takes in what
+//! engines say of single blocks, with holes.
+//!
 //! One reader-writer lock guards the trie. A lookup shares it for about a microsecond; whoever changes the trie lets go
-//! after a store and after every 128 evictions. Beside a writer that never rests a lookup takes 7 µs on average
-//! (`lookup/beside_a_busy_writer`). Two copies, one read while the other is written, would take twice the memory and
-//! twice the work of a store, and lookups beside 50,000 stores a second were no faster. Shards by first block would not
-//! help, as prompts with one system prompt share it.
+//! after a store, after every 128 evictions, and after every 64 hashes of what engines say. Beside a writer that never
+//! rests a lookup takes 7 µs on average (`lookup/beside_a_busy_writer`). Two copies, one read while the other is written,
+//! would take twice the memory and twice the work of a store, and lookups beside 50,000 stores a second were no faster.
+//! Shards by first block would not help, as prompts with one system prompt share it. `docs/prefix-index.md` has figures.
 
 pub mod events;
 mod lane;
@@ -142,7 +145,7 @@ impl PrefixIndex {
             self.trie.read().lookup(keys, matches);
             return;
         }
-        self.said.read().lookup(keys, matches);
+        self.glance().lookup(keys, matches);
     }
 
     /// Forgets all blocks of an owner whose cache is empty now; the owner may store again.

@@ -96,7 +96,7 @@ impl Say {
 /// Neighbours, and others in other words of a set; pairs of them are places of one endpoint.
 const SLOTS: [u32; 8] = [0, 1, 2, 63, 64, 130, 200, 519];
 /// Longer than what one step of a store takes.
-const LONGEST: usize = 200;
+const LONGEST: usize = 150;
 
 /// Blocks of a prompt; those of like numbers begin alike.
 fn keys_of(prompt: u16) -> Vec<u64> {
@@ -104,7 +104,7 @@ fn keys_of(prompt: u16) -> Vec<u64> {
     let digit = |at: usize| match at {
         0..10 => prompt & 1,
         10..40 => prompt >> 1 & 3,
-        40..130 => prompt >> 3 & 3,
+        40..110 => prompt >> 3 & 3,
         _ => prompt >> 5,
     };
     let tokens: Vec<u8> = (0..LONGEST).flat_map(|at| u32::from(digit(at) + 7).to_le_bytes()).collect();
@@ -115,7 +115,7 @@ fn keys_of(prompt: u16) -> Vec<u64> {
 
 /// The hash that ends with a block: places of an odd number hash each in their own way, the others alike.
 fn hash(slot: u8, key: u64, nth: usize) -> u64 {
-    let seed = if slot % 2 == 0 { 0 } else { u64::from(slot % 8) };
+    let seed = if slot.is_multiple_of(2) { 0 } else { u64::from(slot % 8) };
     (key ^ seed).rotate_left(nth as u32 * 8) % 4093
 }
 

@@ -47,15 +47,17 @@ impl Lane {
         Entry { block, n_blocks, count }
     }
 
-    /// Makes the hash stand for this.
-    pub(crate) fn set(&mut self, hash: u64, entry: Entry) {
-        self.table.set(hash, entry.block);
-        self.note(hash, entry);
-    }
-
-    /// Notes that a hash of which nothing else changes is stored more or less often.
-    pub(crate) fn recount(&mut self, hash: u64, entry: Entry, count: u32) {
-        self.note(hash, Entry { count, ..entry });
+    /// Makes the hash stand for these blocks, once more if it stands for something; gives what it stood for.
+    pub(crate) fn set(&mut self, hash: u64, block: u32, n_blocks: u32) -> Option<Entry> {
+        let Some(old) = self.table.set(hash, block) else {
+            if n_blocks > 1 {
+                self.note(hash, Entry { block, n_blocks, count: 1 });
+            }
+            return None;
+        };
+        let old = self.entry(hash, old);
+        self.note(hash, Entry { block, n_blocks, count: old.count.saturating_add(1) });
+        Some(old)
     }
 
     fn note(&mut self, hash: u64, entry: Entry) {
@@ -73,10 +75,24 @@ impl Lane {
         }
     }
 
-    /// Forgets a hash.
-    pub(crate) fn remove(&mut self, hash: u64) {
-        self.table.remove(hash);
+    /// Forgets a hash and gives what it stood for.
+    pub(crate) fn remove(&mut self, hash: u64) -> Option<Entry> {
+        let block = self.table.remove(hash)?;
+        let entry = self.entry(hash, block);
         self.lessen(hash);
+        Some(entry)
+    }
+
+    /// Lowers the count of a hash that is stored more than once; gives whether it is.
+    pub(crate) fn lower(&mut self, hash: u64) -> bool {
+        let entry = if self.more.is_empty() { None } else { self.get(hash) };
+        match entry.filter(|entry| entry.count > 1) {
+            Some(entry) => {
+                self.note(hash, Entry { count: entry.count - 1, ..entry });
+                true
+            }
+            None => false,
+        }
     }
 
     /// Takes out any one of the hashes.

@@ -292,9 +292,8 @@ impl Said {
     /// Forgets a hash at a place; gives how many blocks left.
     fn take_out(&mut self, slot: usize, hash: u64) -> usize {
         let lane = &mut self.lanes[slot];
-        let Some(entry) = lane.get(hash) else { return 0 };
         let before = lane.bytes();
-        lane.remove(hash);
+        let Some(entry) = lane.remove(hash) else { return 0 };
         self.bytes = self.bytes + lane.bytes() - before;
         let mut left = 0;
         for block in self.back(entry) {

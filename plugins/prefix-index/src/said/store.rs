@@ -127,15 +127,10 @@ impl Said {
     fn name(&mut self, slot: usize, hash: u64, blocks: &[u32]) -> Option<Entry> {
         let (block, n_blocks) = (*blocks.last()?, blocks.len() as u32);
         let lane = &mut self.lanes[slot];
-        let old = lane.get(hash);
-        let count = old.map_or(1, |old| old.count.saturating_add(1));
         let before = lane.bytes();
-        let other = old.filter(|old| old.block != block || old.n_blocks != n_blocks);
-        match old {
-            Some(old) if other.is_none() => lane.recount(hash, old, count),
-            _ => lane.set(hash, Entry { block, n_blocks, count }),
-        }
+        let old = lane.set(hash, block, n_blocks);
         self.bytes = self.bytes + lane.bytes() - before;
+        let other = old.filter(|old| old.block != block || old.n_blocks != n_blocks);
         if old.is_none() || other.is_some() {
             for &block in blocks {
                 self.cells[block].count_hash();
@@ -263,26 +258,25 @@ impl Said {
 
     /// Takes hashes away from a place.
     pub(crate) fn remove(&mut self, place: Owner, hashes: &[u64], removed: &mut RemovedBlocks) {
-        let known = self.lane(place).is_some();
-        let slot = place.slot as usize;
+        let (slot, known) = (place.slot as usize, self.lane(place).is_some());
         for &hash in hashes {
             let hash = self.mix(hash);
-            match if known { self.lanes[slot].get(hash) } else { None } {
-                Some(entry) if entry.count > 1 => {
-                    let lane = &mut self.lanes[slot];
-                    let before = lane.bytes();
-                    lane.recount(hash, entry, entry.count - 1);
-                    self.bytes = self.bytes + lane.bytes() - before;
-                    removed.suppressed += 1;
-                }
-                Some(_) => {
-                    removed.blocks += self.take_out(slot, hash);
-                    removed.forwarded += 1;
-                }
-                None => removed.forwarded += 1,
+            if known && self.lower(slot, hash) {
+                removed.suppressed += 1;
+            } else {
+                removed.forwarded += 1;
+                removed.blocks += if known { self.take_out(slot, hash) } else { 0 };
             }
         }
         self.settle();
+    }
+
+    fn lower(&mut self, slot: usize, hash: u64) -> bool {
+        let lane = &mut self.lanes[slot];
+        let before = lane.bytes();
+        let lowered = lane.lower(hash);
+        self.bytes = self.bytes + lane.bytes() - before;
+        lowered
     }
 }
 

@@ -148,15 +148,15 @@ impl Table {
         leaf.find(hash).ok().map(|at| leaf.blocks[at])
     }
 
-    /// Makes the hash stand for the block.
-    pub(crate) fn set(&mut self, hash: u64, block: u32) {
+    /// Makes the hash stand for the block; gives what it stood for.
+    pub(crate) fn set(&mut self, hash: u64, block: u32) -> Option<u32> {
         if self.leaves.is_empty() {
             self.leaves.push(Leaf::write(0, 0, 0, std::iter::empty()));
         }
         let n = self.leaf(hash);
         let leaf = &mut self.leaves[n];
         match leaf.find(hash) {
-            Ok(at) => leaf.blocks[at] = block,
+            Ok(at) => Some(std::mem::replace(&mut leaf.blocks[at], block)),
             Err(at) => {
                 leaf.insert(at, hash, block);
                 self.n_entries += 1;
@@ -166,6 +166,7 @@ impl Table {
                 } else if leaf.n_entries * 10 > leaf.spread * 9 {
                     leaf.rewrite();
                 }
+                None
             }
         }
     }
@@ -295,7 +296,9 @@ mod tests {
     fn a_sample_is_of_the_entries_and_as_large_as_can_be() {
         let mut table = Table::default();
         assert_eq!(table.sample(5, 8).count(), 0);
-        (0..5000u64).for_each(|n| table.set(n.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1));
+        (0..5000u64).for_each(|n| {
+            table.set(n.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1);
+        });
         for at in [0, 1 << 40, u64::MAX / 2, u64::MAX] {
             assert_eq!(table.sample(at, 8).filter(|e| table.get(e.0).is_some()).count(), 8, "from {at}");
         }
