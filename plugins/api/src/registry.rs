@@ -131,6 +131,7 @@ pub struct BuildContext<'a> {
     writes: Vec<DataKey>,
     others: Option<&'a FindInstance<'a>>,
     hint: Option<&'a Hint<'a>>,
+    listed: &'a [(&'a str, &'a str)],
     waits_for: Vec<String>,
     refers_to: Vec<String>,
 }
@@ -155,6 +156,7 @@ impl<'a> BuildContext<'a> {
             writes: Vec::new(),
             others: None,
             hint: None,
+            listed: &[],
             waits_for: Vec::new(),
             refers_to: Vec::new(),
         }
@@ -247,6 +249,17 @@ impl<'a> BuildContext<'a> {
     pub fn with_hint(mut self, hint: &'a Hint<'a>) -> Self {
         self.hint = Some(hint);
         self
+    }
+
+    /// Lends the types and names of all instances that the config lists.
+    pub fn with_listed(mut self, listed: &'a [(&'a str, &'a str)]) -> Self {
+        self.listed = listed;
+        self
+    }
+
+    /// The names of the instances of a type that the config lists, whether they are built yet or not.
+    pub fn listed_of(&self, kind: &str) -> Vec<String> {
+        self.listed.iter().filter(|(k, _)| *k == kind).map(|(_, name)| (*name).to_owned()).collect()
     }
 
     /// Another instance that this one refers to in the parameter `path`. The order in the file does not matter: whoever

@@ -23,6 +23,7 @@ mod schema;
 pub mod scorers;
 pub mod screeners;
 mod session;
+mod size;
 mod slo;
 mod topology;
 

@@ -38,6 +38,11 @@ pub fn chain_keys(seed: u64, tokens: &[u8], block_tokens: usize, max_blocks: usi
     left.chunks(block).take(max_blocks).for_each(|bytes| push(xxh3_64(bytes)));
 }
 
+/// Makes of a block's key that of a block with the same tokens that stands for something else, too.
+pub fn mix(key: u64, bytes: &[u8]) -> u64 {
+    link(key, xxh3_64(bytes))
+}
+
 /// Chains the hash of one block to the key before it: the halves of a 128-bit product, folded.
 fn link(before: u64, block: u64) -> u64 {
     let product = u128::from(before ^ block) * u128::from(FACTOR);
@@ -131,6 +136,22 @@ mod tests {
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), same.len());
+    }
+
+    #[test]
+    fn what_is_mixed_into_a_key_counts_in_its_order() {
+        let mixed = [
+            mix(7, b"a"),
+            mix(7, b"b"),
+            mix(8, b"a"),
+            mix(7, b""),
+            mix(mix(7, b"a"), b"b"),
+            mix(mix(7, b"b"), b"a"),
+            mix(7, b"ab"),
+        ];
+        for (i, a) in mixed.iter().enumerate() {
+            assert!(*a != 7 && mixed[i + 1..].iter().all(|b| a != b), "key {i} is there twice");
+        }
     }
 
     #[test]

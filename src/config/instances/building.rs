@@ -105,10 +105,11 @@ impl Instances<'_> {
     fn build_one(&self, kind: &PluginType, slot: &Slot) -> Attempt {
         let env = self.env;
         let others = |name: &str| -> Option<Instance> { self.slots[self.find(name)?].instance().cloned() };
+        let listed: Vec<_> = self.slots.iter().filter_map(|s| Some((s.kind?.name, s.name.as_str()))).collect();
         let parameters = slot.parameters.as_ref();
         let near = |name: &str| hint(name, self.slots.iter().map(|slot| slot.name.as_str()));
         let cx = BuildContext::new(&slot.name, parameters, env.slots, env.metrics, env.staleness);
-        let mut cx = cx.with_others(&others).with_hint(&near);
+        let mut cx = cx.with_others(&others).with_hint(&near).with_listed(&listed);
         let mut mistakes = match (kind.build)(&mut cx) {
             Ok(instance) => {
                 let refers_to = cx.refers_to().to_vec();

@@ -135,3 +135,20 @@ fn a_producer_that_is_made_keeps_the_rules_of_a_listed_one() {
         assert!(mistakes.len() == 1 && mistakes[0].contains(why), "{mistakes:?}");
     }
 }
+
+#[test]
+fn the_precise_scorer_reads_the_producer_beside_it_or_keeps_an_index() {
+    let (producer, scorer) = ("{type: precise-prefix-cache-producer}", "{type: precise-prefix-cache-scorer}");
+    let kept = |plugins: &[&str]| {
+        let plan = real(&doc(plugins, "", ""));
+        let scorer = plan.plugins.iter().find(|p| p.name == "precise-prefix-cache-scorer").expect("it is listed");
+        scorer.instance.producer.is_some()
+    };
+    assert!(kept(&[scorer]));
+    assert!(!kept(&[scorer, producer]) && !kept(&[producer, scorer]), "the order is of no account");
+    let odd = "{type: precise-prefix-cache-scorer, parameters: {colour: red}}";
+    assert!(!kept(&[odd, producer]), "its own parameters do not count then");
+    let other = "{type: precise-prefix-cache-producer, name: other}";
+    let refused = load_real(&doc(&[scorer, producer, other], "", ""), false).unwrap_err();
+    assert!(refused[0].contains("found precise-prefix-cache-producer and other"), "{refused:?}");
+}

@@ -59,6 +59,11 @@ fn p2p_source() {
 }
 
 #[test]
+fn precise_prefix() {
+    golden("precise-prefix");
+}
+
+#[test]
 fn predicted_latency() {
     golden("predicted-latency");
 }
@@ -135,6 +140,7 @@ fn every_sample_is_tested() {
             "load-balancing.yaml",
             "lora-affinity.yaml",
             "p2p-source.yaml",
+            "precise-prefix.yaml",
             "predicted-latency.yaml",
             "prefill-decode-topology.yaml",
             "prefill-decode.yaml",

@@ -8,6 +8,7 @@ pub mod inflight_load;
 mod inflight_metrics;
 pub mod mm_embeddings;
 pub mod p2p_source;
+pub mod precise;
 pub mod predicted_latency;
 mod prefix_metrics;
 mod ratios;

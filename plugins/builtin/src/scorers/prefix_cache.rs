@@ -86,6 +86,11 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
     Ok(Instance { scorer: Some(Arc::new(scorer)), ..Instance::default() })
 }
 
+/// Scores a column by the share of the prompt that is cached.
+pub fn by_ratio(matches: ColumnKey<PrefixMatch>) -> Arc<dyn Scorer> {
+    Arc::new(PrefixCache { weight: 0.0, scale: 1.0, matches })
+}
+
 struct PrefixCache {
     weight: f64,
     scale: f64,
