@@ -33,6 +33,7 @@ use crate::generation::{Generation, Generations};
 use crate::reload::{LastError, Reloader};
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
 use crate::sched::record::Decisions;
+use crate::sched::truth::Truth;
 use crate::tasks::Tasks;
 use crate::telemetry;
 
@@ -111,6 +112,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         plugins: plugins_page(generations.clone(), |_| true),
         kv: kv_page(kv_cell.clone()),
         kv_producers: plugins_page(generations.clone(), |p| p.instance.kv.is_some()),
+        truth: truth_page(&hub),
         pprof: settings.pprof,
     };
     let admin_listener = listen(settings.metrics_port)?;
@@ -344,6 +346,11 @@ fn wanted_kv(plan: &Plan) -> Vec<Wanted> {
         any.then(|| Wanted { plugin: plugin.name.clone(), subscription })
     };
     plan.plugins.iter().enumerate().filter_map(wanted).collect()
+}
+
+fn truth_page(hub: &MetricHub) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {
+    let truth = Truth::of(hub);
+    Arc::new(move || serde_json::to_value(truth.report()).unwrap_or_default())
 }
 
 fn kv_page(kv: Arc<ArcSwapOption<Kv>>) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {

@@ -134,6 +134,8 @@ struct KvPage {
     subscribers: serde_json::Value,
     /// The state of each plugin that hears it, or why there is none.
     producers: BTreeMap<String, Box<RawValue>>,
+    /// What engines reported as cached, beside what was believed.
+    truth: serde_json::Value,
 }
 
 pub(super) async fn kv(State(shared): State<Arc<Shared>>) -> Result<Response, Response> {
@@ -143,7 +145,11 @@ pub(super) async fn kv(State(shared): State<Arc<Shared>>) -> Result<Response, Re
             let state = told(&plugin).unwrap_or_else(why);
             (plugin.name, state)
         };
-        KvPage { subscribers: (sources.kv)(), producers: (sources.kv_producers)().into_iter().map(state).collect() }
+        KvPage {
+            subscribers: (sources.kv)(),
+            producers: (sources.kv_producers)().into_iter().map(state).collect(),
+            truth: (sources.truth)(),
+        }
     });
     Ok(Json(page.await?).into_response())
 }

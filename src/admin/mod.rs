@@ -41,6 +41,8 @@ pub struct Sources {
     pub kv: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Every plugin instance that wants to hear it.
     pub kv_producers: Arc<dyn Fn() -> Vec<PluginState> + Send + Sync>,
+    /// What engines reported as cached, beside what was believed.
+    pub truth: Arc<dyn Fn() -> serde_json::Value + Send + Sync>,
     /// Whether `/debug/pprof/` is there.
     pub pprof: bool,
 }
@@ -155,6 +157,7 @@ mod tests {
                 let state = Arc::new(|| r#"{"blocks":2}"#.to_owned()) as Arc<dyn Fn() -> String + Send + Sync>;
                 vec![PluginState { name: "told".into(), plugin_type: "some-type", state: Some(state) }]
             }),
+            truth: Arc::new(|| serde_json::json!([{"endpoint": "e1"}])),
             pprof,
         }
     }
@@ -238,7 +241,10 @@ mod tests {
     #[tokio::test]
     async fn the_page_of_kv_events_shows_subscriptions_and_what_came_of_them() {
         let answer = get("/debug/kv").await;
-        assert_eq!(answer.body, r#"{"subscribers":[{"plugin":"told"}],"producers":{"told":{"blocks":2}}}"#);
+        assert_eq!(
+            answer.body,
+            r#"{"subscribers":[{"plugin":"told"}],"producers":{"told":{"blocks":2}},"truth":[{"endpoint":"e1"}]}"#
+        );
     }
 
     #[tokio::test]

@@ -77,6 +77,10 @@ impl Producer for Precise {
         columns.read(self.matches).map(|matches| matches[idx.row()].cached_blocks > 0)
     }
 
+    fn cached_tokens(&self, columns: &Columns, idx: EndpointIdx) -> Option<u64> {
+        columns.read(self.matches).map(|matches| matches[idx.row()].cached_tokens())
+    }
+
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {
         let (Some(_), Some(work), Some(target)) = (&self.speculation, columns.read_request(self.work), picked.target())
         else {
