@@ -20,7 +20,7 @@ use tonic_prost::ProstCodec;
 
 use crate::ext_proc::context::Context;
 use crate::ext_proc::metrics::OpenStream;
-use crate::ext_proc::stream::Stream;
+use crate::ext_proc::stream::{Opened, Stream};
 use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
 /// The full name of the service.
@@ -63,7 +63,8 @@ impl tower_service::Service<http::Request<Body>> for ExternalProcessor {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let (method, limits) = (Process(self.cx.clone()), self.limits);
+        // Calls come in the order in which streams were opened; what they return runs in any.
+        let (method, limits) = (Process { cx: self.cx.clone(), opened: Instant::now() }, self.limits);
         Box::pin(async move {
             if request.uri().path() != METHOD {
                 return Ok(Status::unimplemented("no such method").into_http());
@@ -81,7 +82,10 @@ impl tower_service::Service<http::Request<Body>> for ExternalProcessor {
     }
 }
 
-struct Process(Arc<Context>);
+struct Process {
+    cx: Arc<Context>,
+    opened: Instant,
+}
 
 impl StreamingService<ProcessingRequest> for Process {
     type Response = ProcessingResponse;
@@ -90,11 +94,12 @@ impl StreamingService<ProcessingRequest> for Process {
 
     fn call(&mut self, request: Request<Streaming<ProcessingRequest>>) -> Self::Future {
         let timeout = request.metadata().get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| self.opened.checked_add(timeout));
+        let stream = Stream::opened(self.cx.clone(), Opened { at: self.opened, deadline });
         let open = Open {
             messages: request.into_inner(),
-            counted: self.0.streams.as_ref().map(|s| s.open()),
-            waiting: Some(Box::new(Stream::new(self.0.clone()).until(deadline))),
+            counted: self.cx.streams.as_ref().map(|s| s.open()),
+            waiting: Some(Box::new(stream)),
             taking: None,
         };
         std::future::ready(Ok(Response::new(Answers(Some(open)))))

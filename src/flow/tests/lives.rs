@@ -134,7 +134,7 @@ impl Trial {
                     let (priority, bytes) = (self.lives[at].priority, self.lives[at].bytes);
                     if goes {
                         self.pool.in_flight.fetch_add(1, Relaxed);
-                        let run = self.core.begin(priority, || at);
+                        let run = self.core.begin(priority, self.now, || at);
                         self.lives[at].stage = Stage::Runs(run);
                     } else {
                         self.lives[at].stage = Stage::Over;
