@@ -28,6 +28,10 @@ pub const NAME: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 /// The path of its one method.
 pub const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
+/// When a stream was opened, for who can tell better than the service itself.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenedAt(pub Instant);
+
 /// `ExternalProcessor` with its one method.
 #[derive(Clone)]
 pub struct ExternalProcessor {
@@ -63,8 +67,7 @@ impl tower_service::Service<http::Request<Body>> for ExternalProcessor {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        // Calls come in the order in which streams were opened; what they return runs in any.
-        let (method, limits) = (Process { cx: self.cx.clone(), opened: Instant::now() }, self.limits);
+        let (method, limits) = (Process(self.cx.clone()), self.limits);
         Box::pin(async move {
             if request.uri().path() != METHOD {
                 return Ok(Status::unimplemented("no such method").into_http());
@@ -82,10 +85,7 @@ impl tower_service::Service<http::Request<Body>> for ExternalProcessor {
     }
 }
 
-struct Process {
-    cx: Arc<Context>,
-    opened: Instant,
-}
+struct Process(Arc<Context>);
 
 impl StreamingService<ProcessingRequest> for Process {
     type Response = ProcessingResponse;
@@ -94,11 +94,12 @@ impl StreamingService<ProcessingRequest> for Process {
 
     fn call(&mut self, request: Request<Streaming<ProcessingRequest>>) -> Self::Future {
         let timeout = request.metadata().get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
-        let deadline = timeout.and_then(|timeout| self.opened.checked_add(timeout));
-        let stream = Stream::opened(self.cx.clone(), Opened { at: self.opened, deadline });
+        let at = request.extensions().get().map_or_else(Instant::now, |OpenedAt(at)| *at);
+        let deadline = timeout.and_then(|timeout| at.checked_add(timeout));
+        let stream = Stream::opened(self.0.clone(), Opened { at, deadline });
         let open = Open {
             messages: request.into_inner(),
-            counted: self.cx.streams.as_ref().map(|s| s.open()),
+            counted: self.0.streams.as_ref().map(|s| s.open()),
             waiting: Some(Box::new(stream)),
             taking: None,
         };
