@@ -91,25 +91,36 @@ async fn pick(
     generation: &Generation,
     request: &mut InferenceRequest,
     subset: Option<&Subset>,
-    deadline: Option<Instant>,
+    opened: &Opened,
 ) -> Result<Pick, Refusal> {
     generation.pipeline.read(request);
-    let departure = wait(cx, generation, request, deadline).await?;
+    let departure = wait(cx, generation, request, opened.deadline).await?;
+    let now = Instant::now();
+    // Streams side by side are picked for in any order, but were opened in one.
+    let since = if departure.as_ref().is_some_and(|d| d.waited().is_some()) { now } else { opened.at };
     let inputs = Inputs {
         board: &|| cx.snapshots.load_full(),
         request,
         subset,
         ledger: &cx.ledger,
-        now: Instant::now(),
+        now,
         with_scores: cx.options.emit_scores,
         generation: generation.number,
         decisions: &cx.decisions,
     };
     let (outcome, record) = generation.pipeline.run(inputs, &*cx.calls).await?;
-    let slot = cx.flow.begin(request.priority);
+    let slot = cx.flow.begin(request.priority, since);
     // From here on the request is seen where it went.
     drop(departure);
     Ok(Pick { outcome, record, slot })
+}
+
+/// How the client opened the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    pub at: Instant,
+    /// Until when the client waits for the whole stream, if it says so.
+    pub deadline: Option<Instant>,
 }
 
 /// A request that has an endpoint.
@@ -133,28 +144,26 @@ pub struct Stream {
     phase: Phase,
     request_mode: RequestMode,
     response_mode: BodyMode,
-    /// Until when the client waits for the whole stream, if it says so.
-    deadline: Option<Instant>,
+    opened: Opened,
     out: VecDeque<ProcessingResponse>,
 }
 
 impl Stream {
-    /// A stream on which nothing has been said yet.
+    /// A stream that is opened now, and on which nothing has been said yet.
     pub fn new(cx: Arc<Context>) -> Self {
+        Self::opened(cx, Opened { at: Instant::now(), deadline: None })
+    }
+
+    /// A stream that was opened so.
+    pub fn opened(cx: Arc<Context>, opened: Opened) -> Self {
         Self {
             cx,
             phase: Phase::Start,
             request_mode: RequestMode::Duplex,
             response_mode: BodyMode::FullDuplexStreamed,
-            deadline: None,
+            opened,
             out: VecDeque::new(),
         }
-    }
-
-    /// The same stream, for which the client waits until `deadline`.
-    pub fn until(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline;
-        self
     }
 
     /// Whether the request has just been ended to make room for another; otherwise wakes the task when it is.
@@ -286,7 +295,7 @@ impl Stream {
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
-        let picked = pick(&self.cx, &generation, &mut request, subset.as_ref(), self.deadline).await;
+        let picked = pick(&self.cx, &generation, &mut request, subset.as_ref(), &self.opened).await;
         let Pick { mut outcome, record, slot } = match picked {
             Ok(picked) => picked,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
@@ -432,7 +441,7 @@ impl Stream {
         }
         let generation = self.cx.generations.load_full();
         let mut request = head.without_body(&generation);
-        let picked = pick(&self.cx, &generation, &mut request, None, self.deadline).await;
+        let picked = pick(&self.cx, &generation, &mut request, None, &self.opened).await;
         let Pick { mut outcome, record, slot } = match picked {
             Ok(picked) => picked,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),
