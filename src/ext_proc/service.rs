@@ -20,7 +20,8 @@ use tonic_prost::ProstCodec;
 
 use crate::ext_proc::context::Context;
 use crate::ext_proc::metrics::OpenStream;
-use crate::ext_proc::stream::{ClientEnd, Opened, Stream};
+use crate::ext_proc::pick::Opened;
+use crate::ext_proc::stream::{ClientEnd, Stream};
 use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
 /// The full name of the service.
