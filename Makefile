@@ -36,12 +36,14 @@ bench: build ## Costs, each beside its baseline in the same run
 	cargo bench -p epp-plugins -- --quick
 	cargo bench -p epp -- --quick
 
-docs: tools ## Writes docs/plugins.md and docs/refusals.md, which tests keep current
+docs: tools ## Writes docs/plugins.md, docs/refusals.md and docs/metrics.md, which tests keep current
 	@mkdir -p docs
 	cargo run -q --locked -- plugins --markdown > docs/plugins.md.new
 	@mv docs/plugins.md.new docs/plugins.md
 	cargo run -q --locked -- refusals > docs/refusals.md.new
 	@mv docs/refusals.md.new docs/refusals.md
+	cargo run -q --locked -- metrics --markdown > docs/metrics.md.new
+	@mv docs/metrics.md.new docs/metrics.md
 
 build: tools
 	cargo build --release --locked
