@@ -298,7 +298,7 @@ impl FlowSeries {
         sum.dec_by(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// A request was taken in, or turned away, in so much time; `None`: it waits now.
+    /// A request was taken in, or turned away, in so much time; `None`: it was taken in, whether it then waits or goes.
     pub fn handled(&self, outcome: Option<Outcome>, took: Duration) {
         let (at, outcome) = outcome.map_or((Outcome::ALL.len(), "NotYetFinalized"), |o| (o as usize, o.label()));
         let histogram = self.steps[at].get_or_init(|| {
