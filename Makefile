@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs tools build
+.PHONY: help demo test check bench soak overload docs tools build
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -36,12 +36,23 @@ bench: build ## Costs, each beside its baseline in the same run
 	cargo bench -p epp-plugins -- --quick
 	cargo bench -p epp -- --quick
 
-docs: tools ## Writes docs/plugins.md and docs/refusals.md, which tests keep current
+SOAK ?=
+OVERLOAD ?=
+
+soak: build ## A minute of hard use: clients leave, endpoints and configs change; SOAK="--rate=500 --seconds=20" changes it
+	cargo bench -p epp --bench soak -- $(SOAK)
+
+overload: build ## Three times the requests that the engines take: goodput, waits of high priority, reasons of refusals
+	cargo bench -p epp --bench overload -- $(OVERLOAD)
+
+docs: tools ## Writes docs/plugins.md, docs/refusals.md and docs/metrics.md, which tests keep current
 	@mkdir -p docs
 	cargo run -q --locked -- plugins --markdown > docs/plugins.md.new
 	@mv docs/plugins.md.new docs/plugins.md
 	cargo run -q --locked -- refusals > docs/refusals.md.new
 	@mv docs/refusals.md.new docs/refusals.md
+	cargo run -q --locked -- metrics --markdown > docs/metrics.md.new
+	@mv docs/metrics.md.new docs/metrics.md
 
 build: tools
 	cargo build --release --locked

@@ -1,5 +1,7 @@
 //! The composition root: builds every part, hands it its inputs, and ends them in order.
 
+pub mod families;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use crate::board::Board;
 use crate::board::discovery::Discovery;
@@ -22,13 +21,13 @@ use crate::tasks::Tasks;
 
 /// How reloads went.
 #[derive(Debug, Default)]
-struct ReloadMetrics {
+pub struct ReloadMetrics {
     generation: Gauge,
     failures: Counter,
 }
 
 impl MetricFamilies for ReloadMetrics {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "epp_config_generation",
             "[ALPHA] The config in force, counted from 1",

@@ -1,21 +1,29 @@
 //! Board, gauges: the pool's averages from time to time, and each endpoint's queue whenever the page is written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use epp_plugin_api::{EndpointIdx, MetricFamilies, Observed, Snapshot};
+use epp_plugin_api::{
+    EndpointId, EndpointIdx, EndpointMeta, EndpointName, MetricFamilies, MetricRegistry, Observed, Snapshot,
+    SnapshotRow,
+};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
-use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
-type Pool = [(&'static str, String); 1];
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct Pool {
+    name: String,
+}
+
 type Floats = Family<Pool, Gauge<f64, AtomicU64>>;
 type Counts = Family<Pool, Gauge<i64, AtomicI64>>;
 
@@ -42,23 +50,23 @@ struct Spread {
 }
 
 impl MetricFamilies for BoardMetrics {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         for (spread, name, what) in [
             (&self.kv_usage, "kv_cache_utilization", "share of the KV cache in use"),
             (&self.waiting, "queue_size", "number of waiting requests"),
             (&self.running, "running_requests", "number of running requests"),
         ] {
             let help = format!("[ALPHA] The average {what} over the fresh endpoints of the pool");
-            registry.register(format!("llm_d_epp_average_{name}"), help.clone(), spread.mean.clone());
-            let old = format!("{help} (deprecated name)");
-            registry.register(format!("inference_pool_average_{name}"), old, spread.mean.clone());
+            let new = format!("llm_d_epp_average_{name}");
+            registry.register(&new, help, spread.mean.clone());
+            registry.register_deprecated(format!("inference_pool_average_{name}"), &new, spread.mean.clone());
             let help = format!("[ALPHA] The standard deviation of the {what} over the fresh endpoints of the pool");
             registry.register(format!("llm_d_epp_std_dev_{name}"), help, spread.deviation.clone());
         }
         let help = "[ALPHA] The number of fresh endpoints of the pool";
-        registry.register("llm_d_epp_ready_endpoints", help, self.ready.clone());
-        let old = format!("{help} (deprecated name)");
-        registry.register("inference_pool_ready_pods", old, self.ready.clone());
+        let new = "llm_d_epp_ready_endpoints";
+        registry.register(new, help, self.ready.clone());
+        registry.register_deprecated("inference_pool_ready_pods", new, self.ready.clone());
         let help = "Endpoints whose engine was not heard of within the staleness threshold";
         registry.register("epp_board_stale_endpoints", help, self.stale.clone());
         let help = "Entries of the endpoints file that are not used as they stand";
@@ -71,7 +79,7 @@ impl MetricFamilies for BoardMetrics {
 impl BoardMetrics {
     /// Sets the pool's averages. With no fresh endpoint they stay what they were.
     pub fn set(&self, pool: &str, snapshot: &Snapshot) {
-        let pool = [("name", pool.to_owned())];
+        let pool = Pool { name: pool.to_owned() };
         let fresh: Vec<&Observed> =
             snapshot.indices().filter(|i| snapshot.is_fresh(*i)).map(|i| snapshot.observed(i)).collect();
         self.ready.get_or_create(&pool).set(i64::try_from(fresh.len()).unwrap_or(i64::MAX));
@@ -116,6 +124,17 @@ impl fmt::Debug for Queues {
     }
 }
 
+impl Queues {
+    /// The queue of one endpoint, to list the families.
+    pub fn example() -> Self {
+        let name = EndpointName { namespace: String::new(), name: String::new() };
+        let meta = EndpointMeta::new(name, String::new(), 0, BTreeMap::new(), 0);
+        let row = SnapshotRow { id: EndpointId::new(0, 0), meta: Arc::new(meta), observed: Observed::default() };
+        let snapshot = Snapshot::new(0, [row], Instant::now(), Duration::ZERO);
+        Self { pool: String::new(), snapshot: Arc::new(ArcSwap::from_pointee(snapshot)) }
+    }
+}
+
 impl Collector for Queues {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let snapshot = self.snapshot.load();
@@ -123,12 +142,19 @@ impl Collector for Queues {
             return Ok(());
         }
         let labels = labels(&snapshot);
-        for (name, label, note) in [
-            ("llm_d_epp_per_endpoint_queue_size", "model_server_endpoint", ""),
-            ("inference_pool_per_pod_queue_size", "model_server_pod", " (deprecated name)"),
+        for (name, label, help) in [
+            (
+                "llm_d_epp_per_endpoint_queue_size",
+                "model_server_endpoint",
+                "[ALPHA] The number of requests that wait at each endpoint.",
+            ),
+            (
+                "inference_pool_per_pod_queue_size",
+                "model_server_pod",
+                "[ALPHA] [Deprecated: Use llm_d_epp_per_endpoint_queue_size] The same under an older name.",
+            ),
         ] {
-            let help = format!("[ALPHA] The number of requests that wait at each endpoint{note}");
-            let mut family = encoder.encode_descriptor(name, &help, None, MetricType::Gauge)?;
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (idx, endpoint) in &labels {
                 let set = [("name", self.pool.as_str()), (label, endpoint.as_str())];
                 ConstGauge::new(shown(snapshot.observed(*idx).waiting)).encode(family.encode_family(&set)?)?;

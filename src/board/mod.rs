@@ -26,11 +26,22 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use self::discovery::resolve::{self, Lookup};
 use self::discovery::{Discovery, OpenError};
 use self::gauges::{BoardMetrics, Queues};
+use self::kv::metrics::KvExample;
 use self::membership::Membership;
 use self::report::{EndpointReport, FileReport, MOST, Report};
 use self::staleness::Lines;
 use self::watch::Watch;
 use crate::tasks::Tasks;
+
+/// Puts every family of the board on a page that shows all, with an example of what else is there only with endpoints.
+pub fn list_families(hub: &MetricHub) {
+    hub.families::<BoardMetrics>();
+    hub.families::<scrape::metrics::ScrapeMetrics>();
+    hub.with_registry(|registry| {
+        registry.register_collector(Box::new(Queues::example()));
+        registry.register_collector(Box::new(KvExample));
+    });
+}
 
 /// What is done more often than this only costs.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod engine;
 mod explain;
+pub mod metrics;
 pub mod pick;
 pub mod plugins;
 pub mod refusals;
@@ -33,6 +34,7 @@ struct Tools {
 enum Tool {
     Check(check::Args),
     Engine(engine::Args),
+    Metrics(metrics::Args),
     Pick(pick::Args),
     Plugins(plugins::Args),
     Refusals(refusals::Args),
@@ -44,13 +46,14 @@ enum Tool {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
-        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "trace")
+        Some("check" | "engine" | "metrics" | "pick" | "plugins" | "refusals" | "schema" | "trace")
     ) {
         return serve(&serve::Args::parse_from(args));
     }
     match Tools::parse_from(args).tool {
         Tool::Check(args) => check::run(&args, app::registry()),
         Tool::Engine(args) => tool(engine::run(args)),
+        Tool::Metrics(args) => metrics::run(args, app::registry()),
         Tool::Pick(args) => tool(pick::run(args)),
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
         Tool::Refusals(refusals::Args {}) => refusals::run(),

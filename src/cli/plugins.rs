@@ -7,7 +7,7 @@ mod sheet;
 use std::io::Write;
 use std::process::ExitCode;
 
-use epp_plugin_api::{PluginType, Stability};
+use epp_plugin_api::{MetricHub, PluginType, Stability};
 
 use self::page::Page;
 use crate::config::near;
@@ -42,6 +42,11 @@ pub fn run(args: &Args, registry: &[&'static PluginType]) -> ExitCode {
 pub fn markdown(registry: &[&'static PluginType]) -> String {
     let pages: Vec<Page> = registry.iter().map(|kind| Page::of(kind, registry)).collect();
     sheet::markdown(&pages)
+}
+
+/// Builds an instance of each type on trial, with the parameters of its example, so that what it shows is on the hub.
+pub fn build_each(registry: &[&'static PluginType], hub: &MetricHub) {
+    registry.iter().for_each(|kind| page::try_example(kind, registry, hub));
 }
 
 /// A line a type, in columns.

@@ -158,7 +158,7 @@ impl Control {
         match (entered, told) {
             (None, _) => Ok(None),
             (Some(Entered::Goes), _) => {
-                series.handled(Some(Outcome::Dispatched), began.elapsed());
+                series.handled(None, began.elapsed());
                 series.left(Outcome::Dispatched, Duration::ZERO);
                 Ok(Some(Departure { control: self.clone(), bytes, waited: None }))
             }

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry, ShowOne};
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::Metric;
 use tokio::time::Instant;
 
 use crate::flow::outcome::Outcome;
-use crate::telemetry::families::{Counters, Gauges, Histograms, histograms, put};
+use crate::telemetry::families::{Counters, Gauges, Histograms, histograms, put, put_deprecated};
 use crate::telemetry::labels::{LabelValues, OTHER};
 
 static QUEUE_SECONDS: &[f64] =
@@ -24,12 +24,15 @@ static QUEUE_SECONDS: &[f64] =
 static STEP_SECONDS: &[f64] = &[0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];
 static REVOCATION_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
+/// What the families of waiting began with before.
+pub const OLD_PREFIX: &str = "inference_extension_flow_control_";
+
 /// How many label sets have series of their own.
 const MOST_SERIES: usize = 4096;
 /// A flow whose requests have all left so long ago loses its series.
 const IDLE_SECONDS: u64 = 300;
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct FlowLabels {
     fairness_id: Arc<str>,
     priority: i32,
@@ -38,40 +41,40 @@ struct FlowLabels {
     target_model_name: Arc<str>,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct WaitLabels {
     #[prometheus(flatten)]
     flow: FlowLabels,
     outcome: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct StepLabels {
     fairness_id: Arc<str>,
     priority: i32,
     outcome: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct OutcomeLabels {
     outcome: &'static str,
     priority: i32,
     inference_pool: Arc<str>,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct DemandLabels {
     priority: i32,
     inference_pool: Arc<str>,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct EndLabels {
     outcome: &'static str,
     inference_pool: Arc<str>,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct PoolLabels {
     inference_pool: Arc<str>,
 }
@@ -111,28 +114,15 @@ impl Default for FlowFamilies {
 }
 
 impl MetricFamilies for FlowFamilies {
-    fn register(&self, registry: &mut Registry) {
-        put(
-            registry,
-            "flow_control_request_queue_duration_seconds",
-            "How long requests waited, by how that ended",
-            self.waits.clone(),
-        );
-        put(
-            registry,
-            "flow_control_request_enqueue_duration_seconds",
-            "How long it took to take requests in or turn them away",
-            self.steps.clone(),
-        );
-        put(
-            registry,
-            "flow_control_dispatch_cycle_duration_seconds",
-            "How long it took to say who goes",
-            self.cycles.clone(),
-        );
-        put(registry, "flow_control_queue_size", "Requests that wait", self.size.clone());
-        let help = "Bytes of the bodies of requests that wait";
-        put(registry, "flow_control_queue_bytes", help, self.bytes.clone());
+    fn register(&self, registry: &mut MetricRegistry) {
+        let name = "request_queue_duration_seconds";
+        put_both(registry, name, "How long requests waited, by how that ended", self.waits.clone());
+        let name = "request_enqueue_duration_seconds";
+        put_both(registry, name, "How long it took to take requests in or turn them away", self.steps.clone());
+        let name = "dispatch_cycle_duration_seconds";
+        put_both(registry, name, "How long it took to say who goes", self.cycles.clone());
+        put_both(registry, "queue_size", "Requests that wait", self.size.clone());
+        put_both(registry, "queue_bytes", "Bytes of the bodies of requests that wait", self.bytes.clone());
         put(registry, "flow_control_requests", "Requests by how their wait ended", self.outcomes.clone());
         let help = "Decisions to end requests under way, by the priority that they are for";
         put(registry, "flow_control_revocations_issued", help, self.revoked.clone());
@@ -145,6 +135,13 @@ impl MetricFamilies for FlowFamilies {
         let help = "How long requests took to end once told to";
         put(registry, "flow_control_revocation_confirmation_seconds", help, self.confirmations.clone());
     }
+}
+
+/// Puts a family on the page under its name and under its older one.
+fn put_both(registry: &mut MetricRegistry, name: &str, help: &str, metric: impl Metric + ShowOne + Clone) {
+    let now = format!("flow_control_{name}");
+    put(registry, &now, help, metric.clone());
+    put_deprecated(registry, &format!("{OLD_PREFIX}{name}"), &now, metric);
 }
 
 /// A label set without the pool.
@@ -301,7 +298,7 @@ impl FlowSeries {
         sum.dec_by(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// A request was taken in, or turned away, in so much time; `None`: it waits now.
+    /// A request was taken in, or turned away, in so much time; `None`: it was taken in, whether it then waits or goes.
     pub fn handled(&self, outcome: Option<Outcome>, took: Duration) {
         let (at, outcome) = outcome.map_or((Outcome::ALL.len(), "NotYetFinalized"), |o| (o as usize, o.label()));
         let histogram = self.steps[at].get_or_init(|| {

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::flow::control::Control;
+use crate::flow::metrics::OLD_PREFIX;
 use crate::flow::report::BandReport;
 use crate::telemetry::families::PREFIX;
 
@@ -32,8 +33,7 @@ impl Collector for Page {
             if series.is_empty() {
                 return Ok(());
             }
-            let (name, help) = (format!("{PREFIX}flow_control_{name}"), format!("[ALPHA] {help}"));
-            let mut family = encoder.encode_descriptor(&name, &help, None, MetricType::Gauge)?;
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (labels, value) in series {
                 let labels: Vec<(&str, &str)> =
                     labels.iter().map(|(key, v)| (*key, v.as_str())).chain([pool]).collect();
@@ -41,11 +41,16 @@ impl Collector for Page {
             }
             Ok::<(), fmt::Error>(())
         };
+        let name = |name: &str| format!("{PREFIX}flow_control_{name}");
         let saturation = report.saturation;
         let stages = [("prefill", saturation.prefill), ("decode", saturation.decode)];
         let stages = stages.into_iter().chain([("effective", Some(saturation.effective))]);
         let stages = stages.filter_map(|(stage, value)| Some((vec![("stage", stage.to_owned())], value?)));
-        family("pool_saturation", "How full the pool is by stage, 1 being full", stages.collect())?;
+        let stages: Vec<_> = stages.collect();
+        let (saturation, help) = (name("pool_saturation"), "[ALPHA] How full the pool is by stage, 1 being full.");
+        family(&saturation, help, stages.clone())?;
+        let help = format!("[ALPHA] [Deprecated: Use {saturation}] The same under an older name.");
+        family(&format!("{OLD_PREFIX}pool_saturation"), &help, stages)?;
         let by_band = |share: fn(&BandReport) -> (u64, u64)| {
             let band = |band: &BandReport| {
                 let (used, most) = share(band);
@@ -53,15 +58,16 @@ impl Collector for Page {
             };
             report.bands.iter().map(band).collect()
         };
-        let help = "Requests that wait, as a share of how many may in a band";
-        family("capacity_utilization_requests", help, by_band(|band| (band.requests, band.max_requests)))?;
-        let help = "Bytes that wait, as a share of how many may in a band";
-        family("capacity_utilization_bytes", help, by_band(|band| (band.bytes, band.max_bytes)))?;
+        let help = "[ALPHA] Requests that wait, as a share of how many may in a band.";
+        family(&name("capacity_utilization_requests"), help, by_band(|band| (band.requests, band.max_requests)))?;
+        let help = "[ALPHA] Bytes that wait, as a share of how many may in a band.";
+        family(&name("capacity_utilization_bytes"), help, by_band(|band| (band.bytes, band.max_bytes)))?;
         let of_all = |used: u64, most: Option<u64>| most.map(|most| (Vec::new(), used as f64 / most as f64));
         let requests = of_all(report.requests, report.max_requests).into_iter().collect();
-        let help = "Requests that wait, as a share of how many may in all";
-        family("global_capacity_utilization_requests", help, requests)?;
+        let help = "[ALPHA] Requests that wait, as a share of how many may in all.";
+        family(&name("global_capacity_utilization_requests"), help, requests)?;
         let bytes = of_all(report.bytes, report.max_bytes).into_iter().collect();
-        family("global_capacity_utilization_bytes", "Bytes that wait, as a share of how many may in all", bytes)
+        let help = "[ALPHA] Bytes that wait, as a share of how many may in all.";
+        family(&name("global_capacity_utilization_bytes"), help, bytes)
     }
 }

@@ -1,12 +1,11 @@
 //! How often each producer had nothing to give.
 
-use epp_plugin_api::MetricFamilies;
+use epp_plugin_api::{MetricFamilies, MetricRegistry};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     plugin_type: &'static str,
     plugin_name: String,
@@ -17,7 +16,7 @@ struct Labels {
 pub struct ProducerFailures(Family<Labels, Counter>);
 
 impl MetricFamilies for ProducerFailures {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let help = "[ALPHA] Requests for which a producer gave no data, so that what it owns read as missing";
         registry.register("epp_produce_failures", help, self.0.clone());
     }

@@ -7,10 +7,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use epp_plugin_api::{EndpointId, EndpointMeta, MetricFamilies, MetricHub};
+use epp_plugin_api::{EndpointId, EndpointMeta, MetricFamilies, MetricHub, MetricRegistry};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use crate::telemetry::families::{Histograms, histograms, put, put_deprecated};
 use crate::telemetry::labels::LabelValues;
@@ -82,7 +81,7 @@ impl fmt::Debug for Timer {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PluginLabels {
     extension_point: &'static str,
     plugin_type: &'static str,
@@ -108,7 +107,7 @@ impl Default for SchedFamilies {
 }
 
 impl MetricFamilies for SchedFamilies {
-    fn register(&self, r: &mut Registry) {
+    fn register(&self, r: &mut MetricRegistry) {
         let (new, old) = ("scheduler_e2e_duration_seconds", "inference_extension_scheduler_e2e_duration_seconds");
         put(r, new, "Time of a call of the scheduler", self.e2e.clone());
         put_deprecated(r, old, new, self.e2e.clone());

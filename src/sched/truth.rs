@@ -9,11 +9,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use epp_plugin_api::{EndpointId, EndpointMeta, MetricFamilies, MetricHub, Usage};
+use epp_plugin_api::{EndpointId, EndpointMeta, MetricFamilies, MetricHub, MetricRegistry, Usage};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use crate::sched::record::DecisionRecord;
@@ -28,7 +27,7 @@ const MOST_TOLD: usize = 16;
 /// A warning is given when so large a part of the prompts was believed to be cached and was not, on average.
 const WORTH_A_WARNING: f64 = 0.5;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     producer_name: Arc<str>,
     endpoint_name: String,
@@ -57,7 +56,7 @@ impl Default for Truth {
 }
 
 impl MetricFamilies for Truth {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "epp_prefix_overestimate_tokens",
             "[ALPHA] Prompt tokens that the endpoint was believed to have cached and that it did not report as cached",

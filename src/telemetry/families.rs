@@ -1,12 +1,11 @@
 //! What all metric families share: their names, their help texts, and how a histogram gets its buckets.
 
-use prometheus_client::encoding::EncodeMetric;
-use prometheus_client::metrics::MetricType;
+use epp_plugin_api::{MetricRegistry, ShowOne};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Metric;
 
 /// What the families that llm-d names start with.
 pub const PREFIX: &str = "llm_d_epp_";
@@ -35,19 +34,11 @@ pub fn histograms<S: Clone + std::hash::Hash + Eq>(buckets: &'static [f64]) -> H
 
 /// Puts a family on the page under `llm_d_epp_` and `name`. Counters get `_total` after it; the help text gets its mark
 /// of stability before and a full stop after it.
-pub fn put(registry: &mut Registry, name: &str, help: &str, metric: impl Metric) {
+pub fn put(registry: &mut MetricRegistry, name: &str, help: &str, metric: impl Metric + ShowOne) {
     registry.register(format!("{PREFIX}{name}"), format!("[ALPHA] {help}"), metric);
 }
 
 /// Puts a family on the page under the full name that it had before it was called `llm_d_epp_` and `instead`.
-pub fn put_deprecated(registry: &mut Registry, name: &str, instead: &str, metric: impl Metric) {
-    let suffix = match EncodeMetric::metric_type(&metric) {
-        MetricType::Counter => "_total",
-        MetricType::Gauge | MetricType::Histogram | MetricType::Info | MetricType::Unknown => "",
-    };
-    registry.register(
-        name,
-        format!("[ALPHA] [Deprecated: Use {PREFIX}{instead}{suffix}] The same under an older name"),
-        metric,
-    );
+pub fn put_deprecated(registry: &mut MetricRegistry, name: &str, instead: &str, metric: impl Metric + ShowOne) {
+    registry.register_deprecated(name, &format!("{PREFIX}{instead}"), metric);
 }

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::RwLock;
-use prometheus_client::registry::Registry;
 
 /// What stands for every value that came after the set was full, and for those that no label should hold.
 pub const OTHER: &str = "other";
@@ -70,7 +69,7 @@ impl LabelValues {
 
 impl MetricFamilies for LabelValues {
     /// Puts nothing on the page: it only bounds what others put there.
-    fn register(&self, _registry: &mut Registry) {}
+    fn register(&self, _registry: &mut MetricRegistry) {}
 }
 
 #[cfg(test)]

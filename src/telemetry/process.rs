@@ -3,12 +3,11 @@
 use std::fs;
 use std::sync::Arc;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 
 use crate::telemetry::families::{Gauges, put, put_deprecated};
 
@@ -32,10 +31,16 @@ pub fn register(hub: &MetricHub) -> Arc<ProcessFamilies> {
     hub.families()
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BuildLabels {
     commit: &'static str,
     build_ref: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabels {
+    version: &'static str,
+    commit: &'static str,
 }
 
 /// The build and what `/proc` tells.
@@ -43,11 +48,14 @@ struct BuildLabels {
 pub struct ProcessFamilies(());
 
 impl MetricFamilies for ProcessFamilies {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let info = Gauges::default();
         info.get_or_create(&BuildLabels { commit: COMMIT, build_ref: BUILD_REF }).set(1);
         put(registry, "info", "The build that is running; always 1", info.clone());
         put_deprecated(registry, "inference_extension_info", "info", info);
+        let build = Gauges::default();
+        build.get_or_create(&VersionLabels { version: env!("CARGO_PKG_VERSION"), commit: COMMIT }).set(1);
+        registry.register("epp_build_info", "[ALPHA] The version that is running; always 1", build);
         registry.register_collector(Box::new(Proc));
     }
 }

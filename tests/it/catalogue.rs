@@ -1,5 +1,6 @@
 //! What `epp plugins`, `epp schema` and `docs/plugins.md` say is what the picker does.
 
+mod metrics;
 mod schema;
 
 use std::path::Path;
@@ -124,6 +125,13 @@ fn the_page_of_refusals_is_current() {
     let path = Path::new(ROOT).join("docs/refusals.md");
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(kept == epp::flow::refusal::markdown(), "docs/refusals.md is out of date: run make docs");
+}
+
+#[test]
+fn the_page_of_metrics_is_current() {
+    let path = Path::new(ROOT).join("docs/metrics.md");
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == epp::cli::metrics::markdown(registry()), "docs/metrics.md is out of date: run make docs");
 }
 
 #[test]

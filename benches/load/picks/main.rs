@@ -7,6 +7,7 @@
 mod baseline;
 mod bodies;
 mod client;
+#[expect(dead_code, reason = "the soak needs more of it")]
 mod process;
 
 use std::time::Duration;

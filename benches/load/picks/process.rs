@@ -22,22 +22,28 @@ fn start(command: &mut Command) -> Running {
     Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program is there"))
 }
 
-/// Simulated engines with an endpoints file and a config beside it.
+/// Simulated engines with an endpoints file and a config beside it, in a directory of their own.
 pub struct Engines {
     _running: Running,
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 impl Engines {
     /// Starts so many engines and waits until they listen.
     pub fn start(count: usize) -> Self {
-        let directory =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("picks-{}-{count}", std::process::id()));
+        Self::start_with(count, &[], config)
+    }
+
+    /// As `start`, with more flags, and a config that is made of the path of the endpoints file.
+    pub fn start_with(count: usize, flags: &[&str], config: impl Fn(&Path) -> String) -> Self {
+        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("the target directory can be written");
         let endpoints = directory.join("endpoints.yaml");
         let running = start(
             Command::new(EPP)
-                .args(["engine", "--base-port=0", &format!("--count={count}"), "--endpoints"])
+                .args(["engine", "--base-port=0", &format!("--count={count}")])
+                .args(flags)
+                .arg("--endpoints")
                 .arg(&endpoints),
         );
         for _ in 0..200 {
@@ -85,6 +91,7 @@ schedulingProfiles:
 pub struct Server {
     running: Running,
     pub port: u16,
+    pub metrics_port: u16,
 }
 
 impl Server {
@@ -92,26 +99,33 @@ impl Server {
     pub fn baseline() -> Self {
         let [port] = free_ports();
         let this = std::env::current_exe().expect("Linux tells");
-        Self { running: start(Command::new(this).args(["baseline", &port.to_string()])), port }
+        Self { running: start(Command::new(this).args(["baseline", &port.to_string()])), port, metrics_port: 0 }
     }
 
     /// Starts the picker on these engines; asks them this often, or as often as it does without a flag.
     pub fn picker(engines: &Engines, scrape_every: Option<Duration>) -> Self {
-        let [port, health, metrics] = free_ports();
+        let flags = scrape_every.map_or(Vec::new(), |every| {
+            vec![
+                format!("--refresh-metrics-interval={}s", every.as_secs()),
+                format!("--metrics-staleness-threshold={}s", 3 * every.as_secs()),
+            ]
+        });
+        Self::picker_with(engines, &flags, Stdio::null())
+    }
+
+    /// As `picker`, with these flags; what it logs goes there.
+    pub fn picker_with(engines: &Engines, flags: &[String], log: Stdio) -> Self {
+        let [port, health, metrics_port] = free_ports();
         let mut command = Command::new(EPP);
         command.args(["--secure-serving=false", "--config-file"]).arg(engines.directory.join("config.yaml"));
         command.args([
             format!("--grpc-port={port}"),
             format!("--grpc-health-port={health}"),
-            format!("--metrics-port={metrics}"),
+            format!("--metrics-port={metrics_port}"),
         ]);
-        if let Some(every) = scrape_every {
-            command.args([
-                format!("--refresh-metrics-interval={}s", every.as_secs()),
-                format!("--metrics-staleness-threshold={}s", 3 * every.as_secs()),
-            ]);
-        }
-        Self { running: start(&mut command), port }
+        command.args(flags);
+        let running = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program is there");
+        Self { running: Running(running), port, metrics_port }
     }
 
     /// How long the threads of the server have been on a CPU.

@@ -32,7 +32,7 @@ pub use flow::{
 };
 pub use kv::{KvPorts, KvSink, KvSubscription};
 pub use ledger::{Charge, Ledger};
-pub use metrics::{MetricFamilies, MetricHub};
+pub use metrics::{MetricFamilies, MetricHub, MetricRegistry, ShowOne};
 pub use node::{Node, NodeError, Place, Value};
 pub use parse::{Api, ParseError, Parsed, Parser, Piece, ResponseKind, ResponseParser, Usage};
 pub use plugin::{

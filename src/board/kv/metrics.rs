@@ -73,24 +73,39 @@ impl Collector for KvPage {
             }
             Sums::of(&inner)
         };
-        for (name, help, value) in [
-            (
-                "llm_d_epp_kv_cache_events_active_subscribers",
-                "[ALPHA] Endpoints and bound sockets that are listened to for KV events",
-                sums.subscribers,
-            ),
-            (
-                "epp_board_kv_connected_endpoints",
-                "Endpoints whose publisher of KV events is connected, by subscription",
-                sums.connected,
-            ),
-        ] {
-            let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?;
-        }
-        counters(&mut encoder, &sums)?;
-        errors(&mut encoder, &sums)
+        show(&mut encoder, &sums)
     }
+}
+
+/// Shows what [`KvPage`] does of one endpoint, to list the families.
+#[derive(Debug)]
+pub struct KvExample;
+
+impl Collector for KvExample {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let pod = Pod { errors: [1; Operation::ALL.len()], ..Pod::default() };
+        show(&mut encoder, &Sums { by_pod: [(String::new(), pod)].into(), ..Sums::default() })
+    }
+}
+
+fn show(encoder: &mut DescriptorEncoder, sums: &Sums) -> Result<(), fmt::Error> {
+    for (name, help, value) in [
+        (
+            "llm_d_epp_kv_cache_events_active_subscribers",
+            "[ALPHA] Endpoints and bound sockets that are listened to for KV events",
+            sums.subscribers,
+        ),
+        (
+            "epp_board_kv_connected_endpoints",
+            "Endpoints whose publisher of KV events is connected, by subscription",
+            sums.connected,
+        ),
+    ] {
+        let family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?;
+    }
+    counters(encoder, sums)?;
+    errors(encoder, sums)
 }
 
 fn counters(encoder: &mut DescriptorEncoder, sums: &Sums) -> Result<(), fmt::Error> {

@@ -13,7 +13,7 @@
 
 mod bound;
 pub mod line;
-mod metrics;
+pub(super) mod metrics;
 mod net;
 mod replay;
 pub mod report;

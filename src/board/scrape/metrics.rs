@@ -1,41 +1,51 @@
 //! Board, scraping: counters of scrapes that failed and of pages that lacked something.
 
+use epp_plugin_api::{MetricFamilies, MetricRegistry};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
-use epp_plugin_api::MetricFamilies;
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct PollLabels {
+    source_type: String,
+}
 
-type Labels<const N: usize> = [(&'static str, String); N];
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct ExtractLabels {
+    source_type: String,
+    extractor_type: String,
+}
 
 /// Counts failures by the source's name; also under the prefix that was used before.
 #[derive(Debug, Default)]
 pub struct ScrapeMetrics {
-    poll_errors: Family<Labels<1>, Counter>,
-    extract_errors: Family<Labels<2>, Counter>,
+    poll_errors: Family<PollLabels, Counter>,
+    extract_errors: Family<ExtractLabels, Counter>,
 }
 
 impl ScrapeMetrics {
     /// Counts the scrapes of a source that gave no page.
     pub fn poll_errors(&self, source_type: &str) -> Counter {
-        self.poll_errors.get_or_create_owned(&[("source_type", source_type.to_owned())])
+        self.poll_errors.get_or_create_owned(&PollLabels { source_type: source_type.to_owned() })
     }
 
     /// Counts the pages of a source that lacked something which an extractor wants.
     pub fn extract_errors(&self, source_type: &str, extractor_type: &str) -> Counter {
-        let labels = [("source_type", source_type.to_owned()), ("extractor_type", extractor_type.to_owned())];
+        let labels = ExtractLabels { source_type: source_type.to_owned(), extractor_type: extractor_type.to_owned() };
         self.extract_errors.get_or_create_owned(&labels)
     }
 }
 
 impl MetricFamilies for ScrapeMetrics {
-    fn register(&self, registry: &mut Registry) {
-        for (prefix, note) in [("llm_d_epp", ""), ("llm_d_inference_scheduler", " (deprecated name)")] {
-            let poll = format!("Scrapes that failed, by data source{note}");
-            registry.register(format!("{prefix}_datalayer_poll_errors"), poll, self.poll_errors.clone());
-            let extract = format!("Pages that lacked a wanted value, by data source and extractor{note}");
-            registry.register(format!("{prefix}_datalayer_extract_errors"), extract, self.extract_errors.clone());
-        }
+    fn register(&self, registry: &mut MetricRegistry) {
+        let name = |what| format!("llm_d_epp_datalayer_{what}");
+        let help = "[ALPHA] Pages that lacked a wanted value, by data source and extractor";
+        registry.register(name("extract_errors"), help, self.extract_errors.clone());
+        let help = "[ALPHA] Scrapes that failed, by data source";
+        registry.register(name("poll_errors"), help, self.poll_errors.clone());
+        let old = |what| format!("llm_d_inference_scheduler_datalayer_{what}");
+        registry.register_deprecated(old("poll_errors"), &name("poll_errors"), self.poll_errors.clone());
+        registry.register_deprecated(old("extract_errors"), &name("extract_errors"), self.extract_errors.clone());
     }
 }
 

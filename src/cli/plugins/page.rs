@@ -42,7 +42,7 @@ impl Page {
             kind,
             parameters: parameter::of(&schema),
             same_as: kind.replaced_by.filter(|new| same(new)),
-            data: data(kind, &parameters, registry),
+            data: data(kind, &parameters, registry, &MetricHub::default()),
             example: example(kind, &parameters),
         }
     }
@@ -69,16 +69,28 @@ fn example(kind: &PluginType, parameters: &[(String, Json)]) -> String {
     text
 }
 
-fn data(kind: &PluginType, parameters: &[(String, Json)], registry: &[&'static PluginType]) -> Option<Data> {
-    let (slots, metrics) = (Slots::default(), MetricHub::default());
+/// Builds an instance with the parameters of the example, on this hub.
+pub fn try_example(kind: &PluginType, registry: &[&'static PluginType], metrics: &MetricHub) {
+    let parameters = sample(&schema::of_parameters(kind).unwrap_or_default());
+    data(kind, &parameters, registry, metrics);
+}
+
+/// Builds an instance on trial; `None` if it is refused.
+fn data(
+    kind: &PluginType,
+    parameters: &[(String, Json)],
+    registry: &[&'static PluginType],
+    metrics: &MetricHub,
+) -> Option<Data> {
+    let slots = Slots::default();
     let entries = parameters.iter().map(|(name, value)| (name.clone(), PLACE, node(value))).collect();
     let parameters = Node { place: PLACE, value: Value::Map(entries) };
     // Whoever refers to another instance gets one of that type.
     let others = |name: &str| -> Option<Instance> {
         let other = registry.iter().find(|other| other.name == name)?;
-        (other.build)(&mut BuildContext::new(other.name, None, &slots, &metrics, STALENESS)).ok()
+        (other.build)(&mut BuildContext::new(other.name, None, &slots, metrics, STALENESS)).ok()
     };
-    let mut cx = BuildContext::new(kind.name, Some(&parameters), &slots, &metrics, STALENESS).with_others(&others);
+    let mut cx = BuildContext::new(kind.name, Some(&parameters), &slots, metrics, STALENESS).with_others(&others);
     (kind.build)(&mut cx).ok()?;
     let (reads, optional_reads, writes) = cx.into_keys();
     Some(Data { reads, optional_reads, writes })

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::MetricFamilies;
+use epp_plugin_api::{MetricFamilies, MetricRegistry};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use crate::telemetry::families::{Counters, Gauges, Histograms, histograms, put, put_deprecated};
 
 /// The labels of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RequestLabels {
     /// The model that the client asked for.
     pub model_name: Arc<str>,
@@ -20,14 +19,14 @@ pub(super) struct RequestLabels {
     pub priority: i32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ErrorLabels {
     #[prometheus(flatten)]
     pub request: RequestLabels,
     pub error_code: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct StreamingLabels {
     #[prometheus(flatten)]
     pub request: RequestLabels,
@@ -35,27 +34,27 @@ pub(super) struct StreamingLabels {
 }
 
 /// The labels of most families under their older names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OldLabels {
     pub model_name: Arc<str>,
     pub target_model_name: Arc<str>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OldTotalLabels {
     #[prometheus(flatten)]
     pub models: OldLabels,
     pub priority: i32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OldErrorLabels {
     #[prometheus(flatten)]
     pub models: OldLabels,
     pub error_code: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OldRunningLabels {
     pub model_name: Arc<str>,
 }
@@ -72,7 +71,7 @@ impl WithOld {
         Self { new: histograms(buckets), old: histograms(buckets) }
     }
 
-    fn register(&self, registry: &mut Registry, name: &str, old: &str, help: &str) {
+    fn register(&self, registry: &mut MetricRegistry, name: &str, old: &str, help: &str) {
         put(registry, name, help, self.new.clone());
         put_deprecated(registry, &format!("inference_objective_{old}"), name, self.old.clone());
     }
@@ -130,7 +129,7 @@ impl Default for RequestFamilies {
 }
 
 impl MetricFamilies for RequestFamilies {
-    fn register(&self, r: &mut Registry) {
+    fn register(&self, r: &mut MetricRegistry) {
         put(r, "request", "Requests that got an endpoint", self.total.clone());
         put_deprecated(r, "inference_objective_request", "request", self.total_old.clone());
         put(r, "request_error", "Requests that were refused or that the engine failed", self.errors.clone());

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::telemetry::families::{Counters, put};
 
 static SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabels {
     code: &'static str,
 }
@@ -37,7 +36,7 @@ impl Default for StreamMetrics {
 }
 
 impl MetricFamilies for StreamMetrics {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         put(registry, "extproc_streams_inflight", "Open ext_proc streams", self.inflight.clone());
         put(registry, "extproc_stream_duration_seconds", "How long ext_proc streams were open", self.duration.clone());
         put(registry, "extproc_streams", "Ended ext_proc streams, by gRPC status", self.total.clone());

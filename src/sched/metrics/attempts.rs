@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use epp_plugin_api::{EndpointId, EndpointMeta};
+use epp_plugin_api::{EndpointId, EndpointMeta, MetricRegistry};
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
 
 use crate::telemetry::families::{Counters, put, put_deprecated};
 use crate::telemetry::labels::{LabelValues, OTHER};
@@ -16,7 +15,7 @@ use crate::telemetry::labels::{LabelValues, OTHER};
 /// How many pairs of endpoint and model have a series of their own; after that every model counts as `other`.
 const MOST_SERIES: usize = 10_000;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     status: &'static str,
     target_model_name: Arc<str>,
@@ -25,7 +24,7 @@ struct Labels {
     port: Arc<str>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OldLabels {
     status: &'static str,
     target_model_name: Arc<str>,
@@ -48,7 +47,7 @@ pub(super) struct AttemptFamilies {
 }
 
 impl AttemptFamilies {
-    pub fn register(&self, r: &mut Registry) {
+    pub fn register(&self, r: &mut MetricRegistry) {
         put(r, "scheduler_attempts", "Calls of the scheduler and where they led", self.new.clone());
         put_deprecated(r, "inference_extension_scheduler_attempts", "scheduler_attempts", self.old.clone());
     }

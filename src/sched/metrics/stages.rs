@@ -3,10 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use crate::telemetry::families::{Histograms, histograms};
 
@@ -56,7 +55,7 @@ impl Stage {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     stage: &'static str,
 }
@@ -75,7 +74,7 @@ impl Default for StageMetrics {
 }
 
 impl MetricFamilies for StageMetrics {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let help = "[ALPHA] Time of a request in a room";
         registry.register("epp_stage_duration_seconds", help, self.family.clone());
     }

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Columns, Cycle, EndpointIdx, Filter, Instance, Kind, MetricFamilies,
-    NodeError, PluginType, Saturation, Snapshot, Stability,
+    MetricRegistry, NodeError, PluginType, Saturation, Snapshot, Stability,
 };
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -99,18 +99,23 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
             return Err(BuildError(mistakes));
         }
     };
-    let stale = cx.metrics.families::<Families>().stale.get_or_create_owned(&vec![("detector", cx.name.to_owned())]);
+    let stale = cx.metrics.families::<Families>().stale.get_or_create_owned(&Labels { detector: cx.name.to_owned() });
     let detector = Arc::new(Utilization { depth: depth as f64, usage, staleness, room: 1.0 + cfg.headroom, stale });
     Ok(Instance { saturation: Some(detector.clone()), filter: Some(detector), ..Instance::default() })
 }
 
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct Labels {
+    detector: String,
+}
+
 #[derive(Default)]
 struct Families {
-    stale: Family<Vec<(&'static str, String)>, Gauge>,
+    stale: Family<Labels, Gauge>,
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "llm_d_epp_flow_control_stale_endpoints",
             "Endpoints whose engine was not heard within the staleness threshold of a saturation detector",

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use epp_plugin_api::{MetricFamilies, MetricHub, ProfileRun, Runs};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry, ProfileRun, Runs};
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
 /// So many models get series of their own; later ones share the series [`OTHER`].
 const MOST_MODELS: usize = 1000;
@@ -18,7 +17,7 @@ const UNKNOWN: &str = "unknown";
 /// The stages that a request was split into. Decode is always one of them.
 const KINDS: [&str; 4] = ["decode-only", "prefill-decode", "encode-decode", "encode-prefill-decode"];
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct Labels {
     plugin_name: String,
     plugin_type: &'static str,
@@ -26,13 +25,13 @@ struct Labels {
     decision_type: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct OldLabels {
     model_name: String,
     decision_type: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct StageLabels {
     plugin_name: String,
     plugin_type: &'static str,
@@ -47,11 +46,10 @@ struct Families {
 }
 
 impl Families {
-    fn put(&self, name: &str, registry: &mut Registry) {
-        let help = format!("[Deprecated: Use llm_d_epp_{name}_total] The same under an older name");
-        registry.register(format!("llm_d_inference_scheduler_{name}"), help, self.old.clone());
-        let help = "Requests by the stages that they were split into";
-        registry.register(format!("llm_d_epp_{name}"), help, self.now.clone());
+    fn put(&self, name: &str, registry: &mut MetricRegistry) {
+        let now = format!("llm_d_epp_{name}");
+        registry.register(&now, "Requests by the stages that they were split into", self.now.clone());
+        registry.register_deprecated(format!("llm_d_inference_scheduler_{name}"), &now, self.old.clone());
     }
 }
 
@@ -59,7 +57,7 @@ impl Families {
 struct Disagg(Families);
 
 impl MetricFamilies for Disagg {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         self.0.put("disagg_decision", registry);
     }
 }
@@ -68,7 +66,7 @@ impl MetricFamilies for Disagg {
 struct Pd(Families);
 
 impl MetricFamilies for Pd {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         self.0.put("pd_decision", registry);
     }
 }
@@ -77,7 +75,7 @@ impl MetricFamilies for Pd {
 struct Fallbacks(Family<StageLabels, Counter>);
 
 impl MetricFamilies for Fallbacks {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let help = "Requests that went on without a stage that was wanted, because its filters left nobody";
         registry.register("epp_judge_stage_fallbacks", help, self.0.clone());
     }

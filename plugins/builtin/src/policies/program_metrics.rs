@@ -4,18 +4,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 /// So many programs have series of their own; later ones have none until there is room.
 const MOST_SERIES: usize = 1000;
 
 type Float = Gauge<f64, AtomicU64>;
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct Labels {
     program_id: String,
 }
@@ -28,7 +27,7 @@ struct Families {
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "llm_d_epp_program_aware_jains_fairness_index",
             "[ALPHA] How even the average waits of programs are, 1 being all equal",

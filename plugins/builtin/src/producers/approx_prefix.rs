@@ -28,6 +28,7 @@ use epp_prefix_index::{Limits, Owner, PrefixIndex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::index_size::IndexSize;
 use super::prefix_metrics::PrefixMetrics;
 use crate::attributes::{PrefixMatch, TokenizedPrompt};
 
@@ -122,7 +123,7 @@ impl Config {
     }
 }
 
-fn build(cx: &mut BuildContext<'_>, reported: &str) -> Result<Instance, BuildError> {
+fn build(cx: &mut BuildContext<'_>, reported: &'static str) -> Result<Instance, BuildError> {
     let cfg: Config = cx.config()?;
     let mistakes = cfg.mistakes();
     if !mistakes.is_empty() {
@@ -144,6 +145,7 @@ fn build(cx: &mut BuildContext<'_>, reported: &str) -> Result<Instance, BuildErr
         work: cx.writes_request(),
         matches: cx.writes(),
         metrics: PrefixMetrics::new(cx.metrics, cx.name, reported),
+        size: IndexSize::new(cx.metrics, cx.name, reported),
     };
     Ok(Instance { producer: Some(Arc::new(producer)), ..Instance::default() })
 }
@@ -159,6 +161,7 @@ struct ApproxPrefix {
     work: RequestKey<Work>,
     matches: ColumnKey<PrefixMatch>,
     metrics: PrefixMetrics,
+    size: IndexSize,
 }
 
 /// The keys of one request's blocks, from before the pick to after it.
@@ -276,12 +279,19 @@ impl Producer for ApproxPrefix {
             work.prompts().for_each(|keys| self.index.store(owner(cx.snapshot.id(idx)), keys, capacity));
         }
         self.metrics.hit(&matches[target.row()]);
-        self.metrics.size(self.index.blocks());
+        self.show_size();
     }
 
     fn forget(&self, id: EndpointId) {
         self.index.forget(owner(id));
+        self.show_size();
+    }
+}
+
+impl ApproxPrefix {
+    fn show_size(&self) {
         self.metrics.size(self.index.blocks());
+        self.size.show(&self.index);
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{EndpointId, MetricFamilies, MetricHub};
+use epp_plugin_api::{EndpointId, MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
 use super::ratios::Ratios;
 
@@ -35,20 +34,20 @@ impl Modality {
     }
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct PluginLabels {
     plugin_type: &'static str,
     plugin_name: String,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct QueryLabels {
     plugin_type: &'static str,
     plugin_name: String,
     modality: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct HitLabels {
     plugin_type: &'static str,
     plugin_name: String,
@@ -64,7 +63,7 @@ struct Families {
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let name = |what| format!("llm_d_epp_encoder_cache_{what}");
         registry.register(name("queries"), "Images, videos and sounds of requests", self.queries.clone());
         registry.register(

@@ -3,12 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use epp_plugin_api::{EndpointId, EndpointName, MetricFamilies, MetricHub};
+use epp_plugin_api::{EndpointId, EndpointName, MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 /// So many fairness ids get a series of their own; later ones share the series [`OTHER`].
 const MOST_FAIRNESS_IDS: usize = 1000;
@@ -16,7 +15,7 @@ const OTHER: &str = "other";
 /// So many endpoints are told of on the debug page.
 const MOST_TOLD: usize = 100;
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct Labels {
     endpoint_name: String,
     namespace: String,
@@ -32,7 +31,7 @@ struct Families {
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "llm_d_epp_inflight_requests",
             "Requests in flight from this picker by endpoint and flow",

@@ -4,6 +4,7 @@ pub mod approx_prefix;
 pub mod burst;
 mod encoder_cache;
 mod encoder_metrics;
+mod index_size;
 pub mod inflight_load;
 mod inflight_metrics;
 pub mod mm_embeddings;

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
 use crate::attributes::PrefixMatch;
 
 /// What a token is taken to be in bytes.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
-type Labels = Vec<(&'static str, String)>;
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct Labels {
+    plugin_name: String,
+    plugin_type: String,
+}
 
 struct Families {
     size: Family<Labels, Gauge>,
@@ -32,7 +36,7 @@ impl Default for Families {
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let name = |what| format!("llm_d_epp_prefix_indexer_{what}");
         registry.register(name("size"), "Blocks in the prefix index, each counted once an endpoint", self.size.clone());
         registry.register(
@@ -62,12 +66,12 @@ impl Default for Twins {
 }
 
 impl MetricFamilies for Twins {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let name = |what| format!("inference_extension_prefix_indexer_{what}");
-        let help = |what| format!("Deprecated: use llm_d_epp_prefix_indexer_{what}");
-        registry.register(name("size"), help("size"), self.size.clone());
-        registry.register(name("hit_ratio"), help("hit_ratio"), self.hit_ratio.clone());
-        registry.register(name("hit_bytes"), help("hit_bytes"), self.hit_bytes.clone());
+        let now = |what| format!("llm_d_epp_prefix_indexer_{what}");
+        registry.register_deprecated(name("size"), &now("size"), self.size.clone());
+        registry.register_deprecated(name("hit_ratio"), &now("hit_ratio"), self.hit_ratio.clone());
+        registry.register_deprecated(name("hit_bytes"), &now("hit_bytes"), self.hit_bytes.clone());
     }
 }
 
@@ -91,7 +95,7 @@ impl PrefixMetrics {
     /// Finds the instance's own series.
     pub fn new(hub: &MetricHub, name: &str, kind: &str) -> Self {
         let families = hub.families::<Families>();
-        let labels = vec![("plugin_name", name.to_owned()), ("plugin_type", kind.to_owned())];
+        let labels = Labels { plugin_name: name.to_owned(), plugin_type: kind.to_owned() };
         Self {
             size: families.size.get_or_create_owned(&labels),
             hit_ratio: families.hit_ratio.get_or_create_owned(&labels),

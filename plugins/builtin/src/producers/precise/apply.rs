@@ -110,6 +110,7 @@ impl KvSink for Precise {
                 }
             }
         });
+        self.size.show(&self.index);
     }
 
     fn lost(&self, from: EndpointId) {
@@ -117,6 +118,7 @@ impl KvSink for Precise {
             let mut told = told.lock();
             told.counts.lost += 1;
             told.owners().iter().for_each(|&owner| self.index.clear(owner));
+            self.size.show(&self.index);
         }
     }
 }

@@ -2,12 +2,21 @@
 
 use std::sync::Arc;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
-type Labels = Vec<(&'static str, &'static str)>;
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct SkipLabels {
+    cache_kind: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct DropLabels {
+    reason: &'static str,
+}
 
 /// Why blocks that an engine tells of are not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,17 +68,17 @@ impl Skipped {
 
 #[derive(Default)]
 struct EventFamilies {
-    stores_skipped: Family<Labels, Counter>,
-    removals_skipped: Family<Labels, Counter>,
+    stores_skipped: Family<SkipLabels, Counter>,
+    removals_skipped: Family<SkipLabels, Counter>,
     forwarded: Counter,
     suppressed: Counter,
     discarded: Counter,
-    dropped: Family<Labels, Counter>,
+    dropped: Family<DropLabels, Counter>,
 }
 
 impl MetricFamilies for EventFamilies {
-    fn register(&self, registry: &mut Registry) {
-        let name = |what| format!("llm_d_epp_kv_cache_events_{what}");
+    fn register(&self, registry: &mut MetricRegistry) {
+        let name = |what: &str| format!("llm_d_epp_kv_cache_events_{what}");
         let help = "Stores left out because their cache group keeps no whole prefixes or they do not span their tokens";
         registry.register(name("stores_skipped"), help, self.stores_skipped.clone());
         let help = "Removals left out because their cache group keeps no whole prefixes or is not known";
@@ -78,10 +87,10 @@ impl MetricFamilies for EventFamilies {
         registry.register(name("dedup_removed_hashes_forwarded"), forwarded, self.forwarded.clone());
         let suppressed = "Removed hashes that stay because they were stored more often than removed";
         registry.register(name("dedup_removed_hashes_suppressed"), suppressed, self.suppressed.clone());
-        let twin = |what| format!("kvcache_kvevents_dedup_removed_hashes_{what}");
-        let help = |what| format!("Deprecated: use llm_d_epp_kv_cache_events_dedup_removed_hashes_{what}_total");
-        registry.register(twin("forwarded"), help("forwarded"), self.forwarded.clone());
-        registry.register(twin("suppressed"), help("suppressed"), self.suppressed.clone());
+        for (what, counter) in [("forwarded", &self.forwarded), ("suppressed", &self.suppressed)] {
+            let (what, old) = (format!("dedup_removed_hashes_{what}"), "kvcache_kvevents_");
+            registry.register_deprecated(format!("{old}{what}"), &name(&what), counter.clone());
+        }
         let help = "Messages of engines that were discarded because an event in them could not be read";
         registry.register("epp_kv_batches_discarded", help, self.discarded.clone());
         let help = "Stores that were not taken in, by reason";
@@ -105,17 +114,19 @@ impl EventMetrics {
 
     /// A store was not taken in.
     pub fn dropped(&self, why: Dropped) {
-        self.0.dropped.get_or_create(&vec![("reason", why.label())]).inc();
+        self.0.dropped.get_or_create_owned(&DropLabels { reason: why.label() }).inc();
     }
 
     /// A store in a group was left out.
     pub fn store_skipped(&self, kind: &'static str, why: Skipped) {
-        self.0.stores_skipped.get_or_create(&vec![("cache_kind", kind), ("reason", why.label())]).inc();
+        let labels = SkipLabels { cache_kind: kind, reason: why.label() };
+        self.0.stores_skipped.get_or_create_owned(&labels).inc();
     }
 
     /// A removal in a group was left out.
     pub fn removal_skipped(&self, kind: &'static str, why: Skipped) {
-        self.0.removals_skipped.get_or_create(&vec![("cache_kind", kind), ("reason", why.label())]).inc();
+        let labels = SkipLabels { cache_kind: kind, reason: why.label() };
+        self.0.removals_skipped.get_or_create_owned(&labels).inc();
     }
 
     /// Hashes were removed.
@@ -134,7 +145,7 @@ struct IndexFamilies {
 }
 
 impl MetricFamilies for IndexFamilies {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let families = [
             ("admissions", "Blocks that came into the index, each counted once an endpoint and tier", &self.admissions),
             ("evictions", "Blocks that left the index because an engine said so", &self.evictions),
@@ -143,9 +154,9 @@ impl MetricFamilies for IndexFamilies {
             ("max_pod_hit_count", "Leading blocks found for prompts, at the endpoint that held the most", &self.hits),
         ];
         for (what, help, counter) in families {
-            registry.register(format!("llm_d_epp_kv_cache_index_{what}"), help, counter.clone());
-            let help = format!("Deprecated: use llm_d_epp_kv_cache_index_{what}_total");
-            registry.register(format!("kvcache_index_{what}"), help, counter.clone());
+            let now = format!("llm_d_epp_kv_cache_index_{what}");
+            registry.register(&now, help, counter.clone());
+            registry.register_deprecated(format!("kvcache_index_{what}"), &now, counter.clone());
         }
     }
 }

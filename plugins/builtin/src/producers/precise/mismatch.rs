@@ -1,9 +1,9 @@
 //! Why the events of an endpoint can never be matched to requests, as far as that shows: told once an endpoint and cause.
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,18 @@ impl Cause {
     }
 }
 
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct Labels {
+    cause: &'static str,
+}
+
 #[derive(Default)]
 struct Families {
-    mismatches: Family<Vec<(&'static str, &'static str)>, Counter>,
+    mismatches: Family<Labels, Counter>,
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "epp_kv_mismatch",
             "[ALPHA] Endpoints whose KV events cannot be matched to requests, by cause",
@@ -63,7 +68,7 @@ impl Teller {
     }
 
     fn tell(&self, endpoint: &str, cause: Cause, detail: &str) {
-        self.families.mismatches.get_or_create(&vec![("cause", cause.label())]).inc();
+        self.families.mismatches.get_or_create_owned(&Labels { cause: cause.label() }).inc();
         tracing::warn!(
             endpoint,
             cause = cause.label(),

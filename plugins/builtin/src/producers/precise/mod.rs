@@ -75,6 +75,7 @@ use self::places::Places;
 use self::produce::Work;
 use self::speculation::Speculation;
 use self::told::Told;
+use super::index_size::IndexSize;
 use crate::attributes::{PrefixMatch, TokenizedPrompt};
 use crate::scorers::prefix_cache;
 
@@ -120,7 +121,8 @@ fn build(cx: &mut BuildContext<'_>) -> Result<(Instance, ColumnKey<PrefixMatch>)
         work: cx.writes_request(),
         matches,
         metrics: EventMetrics::new(cx.metrics),
-        index_metrics: settings.index_metrics.then(|| IndexMetrics::new(cx.metrics)),
+        size: IndexSize::new(cx.metrics, cx.name, TYPE.name),
+        index_metrics: (settings.index_metrics || cx.metrics.shows_all()).then(|| IndexMetrics::new(cx.metrics)),
         teller: Teller::new(cx.metrics),
     });
     let kv =
@@ -173,6 +175,7 @@ struct Precise {
     work: RequestKey<Work>,
     matches: ColumnKey<PrefixMatch>,
     metrics: EventMetrics,
+    size: IndexSize,
     index_metrics: Option<IndexMetrics>,
     teller: Teller,
 }

@@ -90,6 +90,7 @@ impl Producer for Precise {
         for idx in std::iter::once(target).chain(prefill.filter(|&idx| idx != target)) {
             self.believe(cx.now, cx.snapshot.id(idx), work);
         }
+        self.size.show(&self.index);
     }
 
     fn forget(&self, id: EndpointId) {
@@ -99,6 +100,7 @@ impl Producer for Precise {
         drop(told);
         owners.iter().for_each(|&owner| self.index.forget(owner));
         self.places.write().release(&owners);
+        self.size.show(&self.index);
     }
 }
 

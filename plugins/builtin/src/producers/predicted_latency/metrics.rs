@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use epp_plugin_api::{InferenceRequest, MetricFamilies, MetricHub};
+use epp_plugin_api::{InferenceRequest, MetricFamilies, MetricHub, MetricRegistry, ShowOne};
 use parking_lot::RwLock;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::Metric;
 
 /// So many pairs of models get series of their own; later ones share those of [`OTHER`].
 const MOST_MODELS: usize = 1000;
@@ -62,7 +62,7 @@ pub struct Ended {
     pub objective: f64,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct Labels {
     plugin_name: String,
     plugin_type: &'static str,
@@ -70,20 +70,20 @@ struct Labels {
     target_model_name: String,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct TypeLabels {
     #[prometheus(flatten)]
     models: Labels,
     r#type: &'static str,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct OldLabels {
     model_name: String,
     target_model_name: String,
 }
 
-#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
 struct OldTypeLabels {
     #[prometheus(flatten)]
     models: OldLabels,
@@ -115,7 +115,7 @@ impl OfLatency {
         }
     }
 
-    fn register(&self, latency: Latency, registry: &mut Registry) {
+    fn register(&self, latency: Latency, registry: &mut MetricRegistry) {
         let (name, said) = match latency {
             Latency::Ttft => ("ttft", "time to the first token"),
             Latency::Tpot => ("tpot", "time per output token"),
@@ -156,21 +156,19 @@ impl Default for Families {
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         let help = "The last of each type: a time in seconds, or 1 if an objective was missed";
         registry.register("llm_d_epp_inference_request_metric", help, self.last.clone());
         put_old(registry, "inference_request_metric", "llm_d_epp_inference_request_metric", self.last_old.clone());
         let help = "Requests that missed their objective for a latency";
         registry.register("llm_d_epp_request_slo_violation", help, self.missed.clone());
-        let instead = "llm_d_epp_request_slo_violation_total";
-        put_old(registry, "request_slo_violation", instead, self.missed_old.clone());
+        put_old(registry, "request_slo_violation", "llm_d_epp_request_slo_violation", self.missed_old.clone());
         Latency::ALL.into_iter().zip(&self.of).for_each(|(latency, of)| of.register(latency, registry));
     }
 }
 
-fn put_old(registry: &mut Registry, name: &str, instead: &str, metric: impl prometheus_client::registry::Metric) {
-    let help = format!("[Deprecated: Use {instead}] The same under an older name");
-    registry.register(format!("inference_objective_{name}"), help, metric);
+fn put_old(registry: &mut MetricRegistry, name: &str, instead: &str, metric: impl Metric + ShowOne) {
+    registry.register_deprecated(format!("inference_objective_{name}"), instead, metric);
 }
 
 /// The metrics of one instance.

@@ -4,26 +4,39 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use epp_plugin_api::{MetricFamilies, MetricHub};
+use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use super::config::HeaderSelector;
 use crate::screeners::shares::Mode;
 
-type Labels = Vec<(&'static str, String)>;
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct NoMatchLabels {
+    plugin_type: &'static str,
+    plugin_name: String,
+    selector: String,
+}
+
+#[derive(Clone, Debug, Default, EncodeLabelSet, PartialEq, Eq, Hash)]
+struct ShareLabels {
+    plugin_type: &'static str,
+    plugin_name: String,
+    mode: &'static str,
+    revision: String,
+}
 
 #[derive(Default)]
 struct Families {
-    no_match: Family<Labels, Counter>,
-    shares: Family<Labels, Gauge<f64, AtomicU64>>,
+    no_match: Family<NoMatchLabels, Counter>,
+    shares: Family<ShareLabels, Gauge<f64, AtomicU64>>,
 }
 
 impl MetricFamilies for Families {
-    fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "llm_d_epp_disaggregatedset_strict_header_no_match",
             "Requests whose strict header no endpoint answers to",
@@ -43,7 +56,7 @@ pub struct Series {
     name: String,
     no_match: Vec<Counter>,
     /// Revisions that have a series.
-    shown: Mutex<Vec<Labels>>,
+    shown: Mutex<Vec<ShareLabels>>,
 }
 
 impl Series {
@@ -51,7 +64,8 @@ impl Series {
     pub fn new(metrics: &MetricHub, name: &str, selectors: &[HeaderSelector]) -> Self {
         let families = metrics.families::<Families>();
         let counter = |selector: &HeaderSelector| {
-            let labels = [own(name), vec![("selector", selector.name.clone())]].concat();
+            let (plugin_name, selector) = (name.to_owned(), selector.name.clone());
+            let labels = NoMatchLabels { plugin_type: super::TYPE.name, plugin_name, selector };
             families.no_match.get_or_create_owned(&labels)
         };
         let no_match = selectors.iter().map(counter).collect();
@@ -71,9 +85,10 @@ impl Series {
         };
         let mut shown = self.shown.lock();
         let labels = |revision: &String| {
-            [own(&self.name), vec![("mode", mode.to_owned()), ("revision", revision.clone())]].concat()
+            let (plugin_name, revision) = (self.name.clone(), revision.clone());
+            ShareLabels { plugin_type: super::TYPE.name, plugin_name, mode, revision }
         };
-        let now: Vec<Labels> = shares.keys().map(labels).collect();
+        let now: Vec<ShareLabels> = shares.keys().map(labels).collect();
         for gone in shown.iter().filter(|labels| !now.contains(labels)) {
             self.families.shares.remove(gone);
         }
@@ -82,8 +97,4 @@ impl Series {
         }
         *shown = now;
     }
-}
-
-fn own(name: &str) -> Labels {
-    vec![("plugin_type", super::TYPE.name.to_owned()), ("plugin_name", name.to_owned())]
 }

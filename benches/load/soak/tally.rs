@@ -1,0 +1,162 @@
+//! What became of the requests, how much memory the picker took, and which rules that breaks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// So many examples of what is wrong are kept.
+const MOST_EXAMPLES: usize = 5;
+/// Memory may grow by so much after it was warm: a part of what it was, or this many MB, whichever is more.
+const MAY_GROW: f64 = 0.1;
+const MAY_GROW_MB: f64 = 8.0;
+
+#[derive(Debug, Default)]
+struct Counts {
+    picked: u64,
+    left: u64,
+    lost: u64,
+    wrong: u64,
+    ended_early: u64,
+    /// By status and reason.
+    refused: BTreeMap<(i32, String), u64>,
+    without_reason: u64,
+    /// Milliseconds from asking to the pick, by objective.
+    took: BTreeMap<&'static str, Vec<f32>>,
+    examples: Vec<String>,
+}
+
+/// Outcomes; each request has one.
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<Counts>);
+
+impl Tally {
+    pub fn picked(&self, took: Duration, objective: Option<&'static str>, wrong: Option<String>) {
+        let mut counts = self.0.lock();
+        counts.picked += 1;
+        counts.took.entry(objective.unwrap_or("none")).or_default().push(took.as_secs_f32() * 1e3);
+        if let Some(wrong) = wrong {
+            counts.wrong += 1;
+            counts.example(format!("wrong pick: {wrong}"));
+        }
+    }
+
+    /// The client left.
+    pub fn left(&self) {
+        self.0.lock().left += 1;
+    }
+
+    pub fn lost(&self, why: String) {
+        let mut counts = self.0.lock();
+        counts.lost += 1;
+        counts.example(format!("lost: {why}"));
+    }
+
+    pub fn refused(&self, status: i32, reason: Option<String>) {
+        let mut counts = self.0.lock();
+        counts.without_reason += u64::from(reason.is_none());
+        *counts.refused.entry((status, reason.unwrap_or_default())).or_default() += 1;
+    }
+
+    /// The picker ended a request that it had let go.
+    pub fn ended_early(&self, reason: Option<String>) {
+        let mut counts = self.0.lock();
+        counts.ended_early += 1;
+        counts.without_reason += u64::from(reason.is_none());
+    }
+
+    /// The rules that are broken after so many requests.
+    pub fn broken(&self, sent: u64) -> Vec<String> {
+        let counts = self.0.lock();
+        let refused: u64 = counts.refused.values().sum();
+        let answered = counts.picked + refused;
+        let mut broken = Vec::new();
+        let mut rule = |n: u64, what: &str| {
+            if n > 0 {
+                broken.push(format!("{n} {what}"));
+            }
+        };
+        rule(counts.wrong, "picks are wrong");
+        rule(counts.lost, "requests are lost");
+        rule(counts.without_reason, "refusals have no reason");
+        // Who left after the answer has both.
+        rule(sent.saturating_sub(answered + counts.left + counts.lost), "requests have no outcome");
+        broken.extend(counts.examples.clone());
+        broken
+    }
+}
+
+impl Counts {
+    fn example(&mut self, text: String) {
+        if self.examples.len() < MOST_EXAMPLES {
+            self.examples.push(text);
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = self.0.lock();
+        writeln!(
+            f,
+            "picked {}, refused {:?}, ended early {}, left {}, lost {}, wrong {}",
+            counts.picked, counts.refused, counts.ended_early, counts.left, counts.lost, counts.wrong
+        )?;
+        write!(f, "milliseconds from asking to the pick:")?;
+        for (objective, took) in &counts.took {
+            let mut took = took.clone();
+            took.sort_by(f32::total_cmp);
+            let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+            write!(f, " {objective} p50 {:.1} p99 {:.1};", at(0.5), at(0.99))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the picker takes over time, in MB.
+#[derive(Debug)]
+pub struct Memory {
+    at_first: f64,
+    seen: Mutex<(Vec<f64>, bool)>,
+}
+
+impl Memory {
+    pub fn new(at_first: f64) -> Self {
+        Self { at_first, seen: Mutex::default() }
+    }
+
+    pub fn note(&self, mb: f64) {
+        let mut seen = self.seen.lock();
+        if !seen.1 {
+            seen.0.push(mb);
+        }
+    }
+
+    /// What comes from now on does not count.
+    pub fn stop(&self) {
+        self.seen.lock().1 = true;
+    }
+
+    /// The mean once it is warm, which it is after a sixth of the time, and the mean of the last sixth.
+    fn warm_and_last(&self) -> (f64, f64) {
+        let seen = &self.seen.lock().0;
+        let sixth = (seen.len() / 6).max(1);
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
+        let warm = &seen[sixth.min(seen.len())..(2 * sixth).min(seen.len())];
+        (mean(warm), mean(&seen[seen.len().saturating_sub(sixth)..]))
+    }
+
+    pub fn broken(&self) -> Option<String> {
+        let (warm, last) = self.warm_and_last();
+        (last > warm + (warm * MAY_GROW).max(MAY_GROW_MB))
+            .then(|| format!("memory grew from {warm:.1} to {last:.1} MB"))
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (warm, last) = self.warm_and_last();
+        write!(f, "memory: {:.1} MB at first, {warm:.1} once warm, {last:.1} at last", self.at_first)
+    }
+}
