@@ -17,6 +17,7 @@ mod world;
 use std::fs::File;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use asker::{Answer, Client, Request};
@@ -137,11 +138,12 @@ async fn send(client: &Arc<Client>, world: &Arc<World>, tally: &Arc<Tally>, rate
             sent += 1;
             let (client, world, tally) = (client.clone(), world.clone(), tally.clone());
             open.spawn(async move {
-                let one = one(&client, &world, &tally, sent);
+                let answered = AtomicBool::new(false);
+                let one = one(&client, &world, &tally, sent, &answered);
                 if fastrand::u64(..100) >= abort {
                     one.await;
                 } else if timeout(Duration::from_micros(fastrand::u64(..80_000)), one).await.is_err() {
-                    tally.left();
+                    tally.left(answered.load(Ordering::Relaxed));
                 }
             });
         }
@@ -151,8 +153,8 @@ async fn send(client: &Arc<Client>, world: &Arc<World>, tally: &Arc<Tally>, rate
     sent
 }
 
-/// One request, from the question to the end of its response.
-async fn one(client: &Client, world: &World, tally: &Tally, number: u64) {
+/// One request, from the question to the end of its response. Says once it has its answer.
+async fn one(client: &Client, world: &World, tally: &Tally, number: u64, answered: &AtomicBool) {
     let objective = match fastrand::u32(..10) {
         0 => Some("high"),
         1..7 => None,
@@ -164,10 +166,11 @@ async fn one(client: &Client, world: &World, tally: &Tally, number: u64) {
     let request = Request { body: body.into(), objective, tenant };
     let asked = Instant::now();
     let (answer, open) = match timeout(PATIENCE, client.ask(&request)).await {
-        Ok(Ok(answered)) => answered,
+        Ok(Ok(answer)) => answer,
         Ok(Err(why)) => return tally.lost(why),
         Err(_) => return tally.lost("no answer in time".to_owned()),
     };
+    answered.store(true, Ordering::Relaxed);
     match answer {
         Answer::Picked(address) => {
             tally.picked(asked.elapsed(), objective, world.wrong(&address, asked));
@@ -176,9 +179,9 @@ async fn one(client: &Client, world: &World, tally: &Tally, number: u64) {
                 Ok(Ok(None)) => {}
                 // It was ended to make room while it ran.
                 Ok(Ok(Some(Answer::Refused { reason, .. }))) => tally.ended_early(reason),
-                Ok(Ok(Some(Answer::Picked(_)))) => tally.lost("was picked twice".to_owned()),
-                Ok(Err(why)) => tally.lost(why),
-                Err(_) => tally.lost("the stream did not end".to_owned()),
+                Ok(Ok(Some(Answer::Picked(_)))) => tally.ended_badly("was picked twice".to_owned()),
+                Ok(Err(why)) => tally.ended_badly(why),
+                Err(_) => tally.ended_badly("the stream did not end".to_owned()),
             }
         }
         Answer::Refused { status, reason } => tally.refused(status, reason),

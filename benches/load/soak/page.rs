@@ -21,5 +21,6 @@ pub fn page(metrics_port: u16) -> String {
 pub fn sum(page: &str, name: &str, labels: &[&str]) -> f64 {
     let samples = page.lines().filter_map(|line| line.strip_prefix(name)).filter(|rest| rest.starts_with(['{', ' ']));
     let wanted = samples.filter(|rest| labels.iter().all(|label| rest.contains(label)));
-    wanted.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    // Not `sum`: that of nothing is -0.
+    wanted.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, |sum, n| sum + n)
 }

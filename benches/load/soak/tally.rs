@@ -16,7 +16,9 @@ const MAY_GROW_MB: f64 = 8.0;
 struct Counts {
     picked: u64,
     left: u64,
+    left_later: u64,
     lost: u64,
+    ended_badly: u64,
     wrong: u64,
     ended_early: u64,
     /// By status and reason.
@@ -42,9 +44,17 @@ impl Tally {
         }
     }
 
-    /// The client left.
-    pub fn left(&self) {
-        self.0.lock().left += 1;
+    /// The client left, before its answer or after it.
+    pub fn left(&self, answered: bool) {
+        let mut counts = self.0.lock();
+        *if answered { &mut counts.left_later } else { &mut counts.left } += 1;
+    }
+
+    /// The stream of a request that had its answer broke.
+    pub fn ended_badly(&self, why: String) {
+        let mut counts = self.0.lock();
+        counts.ended_badly += 1;
+        counts.example(format!("ended badly: {why}"));
     }
 
     pub fn lost(&self, why: String) {
@@ -80,8 +90,8 @@ impl Tally {
         rule(counts.wrong, "picks are wrong");
         rule(counts.lost, "requests are lost");
         rule(counts.without_reason, "refusals have no reason");
-        // Who left after the answer has both.
-        rule(sent.saturating_sub(answered + counts.left + counts.lost), "requests have no outcome");
+        rule(counts.ended_badly, "streams ended badly");
+        rule(sent.abs_diff(answered + counts.left + counts.lost), "requests have no outcome, or two");
         broken.extend(counts.examples.clone());
         broken
     }
@@ -100,8 +110,14 @@ impl fmt::Display for Tally {
         let counts = self.0.lock();
         writeln!(
             f,
-            "picked {}, refused {:?}, ended early {}, left {}, lost {}, wrong {}",
-            counts.picked, counts.refused, counts.ended_early, counts.left, counts.lost, counts.wrong
+            "picked {}, refused {:?}, left before that {}, left after it {}, ended for others {}, lost {}, wrong {}",
+            counts.picked,
+            counts.refused,
+            counts.left,
+            counts.left_later,
+            counts.ended_early,
+            counts.lost,
+            counts.wrong
         )?;
         write!(f, "milliseconds from asking to the pick:")?;
         for (objective, took) in &counts.took {

@@ -210,6 +210,27 @@ async fn a_reload_leaves_those_who_wait_where_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_is_taken_in_is_not_final_yet_and_shows_under_both_names() {
+    let bench = Bench::new(1, |settings| settings.max_requests = Some(1));
+    let first = bench.stream(0, "a", MS(10));
+    settle().await;
+    let (waits, refused) = (bench.stream(0, "a", MS(1)), bench.stream(0, "a", MS(1)));
+    for (stream, goes) in [(first, true), (waits, true), (refused, false)] {
+        assert_eq!(stream.await.unwrap().is_ok(), goes);
+    }
+    let steps = "request_enqueue_duration_seconds_count";
+    assert_eq!(bench.sum(steps, "NotYetFinalized"), 2.0, "{}", bench.page());
+    assert_eq!(bench.sum(steps, "RejectedCapacity"), 1.0, "{}", bench.page());
+    let page = bench.page();
+    let values = |prefix: &str| -> Vec<String> {
+        let lines = page.lines().filter_map(|line| line.strip_prefix(prefix));
+        lines.filter(|line| line.starts_with("queue_size") || line.starts_with(steps)).map(str::to_owned).collect()
+    };
+    assert_eq!(values("llm_d_epp_flow_control_"), values("inference_extension_flow_control_"));
+    assert!(!values("inference_extension_flow_control_").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn series_of_an_idle_flow_go() {
     let bench = Bench::new(9, |_| {});
     bench.stream(0, "short", MS(1)).await.unwrap().unwrap();
