@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod bench;
 pub mod board;
 pub mod calls;
 pub mod cli;

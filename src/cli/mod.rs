@@ -1,5 +1,6 @@
 //! The command line: flags only serve; beside that, one file a subcommand.
 
+mod bench;
 pub mod check;
 pub mod engine;
 mod explain;
@@ -31,6 +32,7 @@ struct Tools {
 
 #[derive(Debug, Subcommand)]
 enum Tool {
+    Bench(bench::Args),
     Check(check::Args),
     Engine(engine::Args),
     Pick(pick::Args),
@@ -44,11 +46,12 @@ enum Tool {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
-        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "trace")
+        Some("bench" | "check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "trace")
     ) {
         return serve(&serve::Args::parse_from(args));
     }
     match Tools::parse_from(args).tool {
+        Tool::Bench(args) => tool(bench::run(args)),
         Tool::Check(args) => check::run(&args, app::registry()),
         Tool::Engine(args) => tool(engine::run(args)),
         Tool::Pick(args) => tool(pick::run(args)),

@@ -6,11 +6,11 @@ use super::{Finding, Rule, Source, code, is_rust};
 ///
 /// The way down is main, cli, app, then the rooms; a request goes ext_proc, generation, sched, flow. What several rooms
 /// need is small and stands below them all: tasks, files, yaml, trust and telemetry.
-const MAY_NAME: [(&str, &[&str]); 16] = [
+const MAY_NAME: [(&str, &[&str]); 17] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
     // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML, and `refusals` the page of them.
-    ("cli", &["app", "config", "ext_proc", "flow", "telemetry", "trust", "yaml"]),
+    ("cli", &["app", "bench", "config", "ext_proc", "flow", "telemetry", "trust", "yaml"]),
     (
         "app",
         &[
@@ -28,6 +28,8 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
             "telemetry",
         ],
     ),
+    // A client of the wire, and a server that answers a constant.
+    ("bench", &["ext_proc"]),
     // A changed config becomes the next generation; the board takes up where endpoints are and what engines are asked.
     ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
     // Does for sched what plugins may not do themselves.
@@ -62,8 +64,10 @@ const FILES_THAT_MAY: [(&str, &str, &str); 6] = [
 ];
 
 /// Which crates of ours a place may name; the first line whose path begins the file's path counts.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 17] = [
     ("src/app.rs", &["epp_plugin_api", "epp_plugins"]),
+    ("src/bench/", &["epp_trace"]),
+    ("src/cli/bench.rs", &["epp_trace"]),
     ("src/cli/engine.rs", &["epp_sim"]),
     ("src/cli/trace.rs", &["epp_trace"]),
     ("src/main.rs", &["epp"]),
@@ -88,7 +92,7 @@ const OURS: [&str; 7] =
 
 /// Libraries that one part only may know: how their paths begin, and where they may stand.
 const KEPT_INSIDE: [(&str, &[&str]); 6] = [
-    ("tonic", &["src/ext_proc/", "src/cli/pick.rs"]),
+    ("tonic", &["src/bench/", "src/ext_proc/", "src/cli/pick.rs"]),
     ("prost", &["src/ext_proc/", "src/cli/pick.rs"]),
     ("envoy_types", &["src/ext_proc/"]),
     ("saphyr_parser", &["src/yaml.rs", "src/yaml/"]),
