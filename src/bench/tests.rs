@@ -12,8 +12,9 @@ use crate::bench::report::Figures;
 use crate::bench::work::tests::work;
 use crate::bench::work::{Pace, Prompts};
 
+/// The second prompt goes out in several pieces where bodies are streamed.
 const TRACE: &str = "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 10, \"hash_ids\": [1]}\n\
-                     {\"timestamp\": 20, \"input_length\": 40000, \"output_length\": 0, \"hash_ids\": [1, 3]}\n\
+                     {\"timestamp\": 20, \"input_length\": 16384, \"output_length\": 0, \"hash_ids\": [1, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131]}\n\
                      {\"timestamp\": 40, \"input_length\": 30, \"output_length\": 7, \"hash_ids\": [2]}\n";
 
 async fn round(mode: Mode, pace: Pace, prompts: Prompts) -> Round {

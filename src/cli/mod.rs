@@ -7,6 +7,7 @@ mod explain;
 pub mod pick;
 pub mod plugins;
 pub mod refusals;
+mod replay;
 pub mod schema;
 pub mod serve;
 pub mod settings;
@@ -38,6 +39,7 @@ enum Tool {
     Pick(pick::Args),
     Plugins(plugins::Args),
     Refusals(refusals::Args),
+    Replay(replay::Args),
     Schema(schema::Args),
     Trace(trace::Args),
 }
@@ -46,7 +48,7 @@ enum Tool {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
-        Some("bench" | "check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "trace")
+        Some("bench" | "check" | "engine" | "pick" | "plugins" | "refusals" | "replay" | "schema" | "trace")
     ) {
         return serve(&serve::Args::parse_from(args));
     }
@@ -57,6 +59,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Tool::Pick(args) => tool(pick::run(args)),
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
         Tool::Refusals(refusals::Args {}) => refusals::run(),
+        Tool::Replay(args) => replay::run(&args),
         Tool::Schema(args) => schema::run(&args, app::registry()),
         Tool::Trace(args) => trace::run(&args),
     }

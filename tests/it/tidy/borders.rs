@@ -6,11 +6,11 @@ use super::{Finding, Rule, Source, code, is_rust};
 ///
 /// The way down is main, cli, app, then the rooms; a request goes ext_proc, generation, sched, flow. What several rooms
 /// need is small and stands below them all: tasks, files, yaml, trust and telemetry.
-const MAY_NAME: [(&str, &[&str]); 17] = [
+const MAY_NAME: [(&str, &[&str]); 19] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
     // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML, and `refusals` the page of them.
-    ("cli", &["app", "bench", "config", "ext_proc", "flow", "telemetry", "trust", "yaml"]),
+    ("cli", &["app", "bench", "config", "ext_proc", "flow", "recording", "replay", "telemetry", "trust", "yaml"]),
     (
         "app",
         &[
@@ -22,6 +22,7 @@ const MAY_NAME: [(&str, &[&str]); 17] = [
             "files",
             "flow",
             "generation",
+            "recording",
             "reload",
             "sched",
             "tasks",
@@ -30,6 +31,9 @@ const MAY_NAME: [(&str, &[&str]); 17] = [
     ),
     // A client of the wire, and a server that answers a constant.
     ("bench", &["ext_proc"]),
+    // Takes from sched what led to decisions, and writes it down; a replay reads it and decides again.
+    ("recording", &["sched", "tasks"]),
+    ("replay", &["config", "recording", "sched", "telemetry"]),
     // A changed config becomes the next generation; the board takes up where endpoints are and what engines are asked.
     ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
     // Does for sched what plugins may not do themselves.
@@ -54,11 +58,13 @@ const MAY_NAME: [(&str, &[&str]); 17] = [
 const NAMES_NONE: [&str; 2] = ["trust", "lib"];
 
 /// Single files that may name one module more, and why.
-const FILES_THAT_MAY: [(&str, &str, &str); 6] = [
+const FILES_THAT_MAY: [(&str, &str, &str); 8] = [
     ("src/config/tests/defaults.rs", "app", "what a config gets depends on every plugin there is"),
     ("src/config/tests/mod.rs", "app", "flow control is written out with its default policies"),
     ("src/config/tests/golden.rs", "app", "the sample configs are checked with every plugin there is"),
     ("src/flow/tests.rs", "app", "queues are tried with real policies"),
+    ("src/recording/tests.rs", "telemetry", "records have a moment"),
+    ("src/replay/tests.rs", "app", "whole configs are recorded and replayed"),
     ("src/sched/tests.rs", "app", "whole configs are tried with real plugins"),
     ("src/ext_proc/stream/tests.rs", "app", "streams are tried with real parsers"),
 ];
