@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::file::before;
 use super::line::{ConfigLine, CycleLine, EndpointsLine, RunLine};
@@ -64,6 +64,8 @@ pub struct Reader {
     files: VecDeque<PathBuf>,
     input: Option<(PathBuf, Box<dyn BufRead>)>,
     n_lines: usize,
+    /// Lines so far that someone was cut short in, as a picker that is killed is. They are left out.
+    pub n_cut: usize,
     config: Option<Arc<ConfigLine>>,
     endpoints: Arc<EndpointsLine>,
 }
@@ -86,6 +88,7 @@ impl Reader {
             files: VecDeque::new(),
             input: Some((PathBuf::from("-"), from)),
             n_lines: 0,
+            n_cut: 0,
             config: None,
             endpoints: nobody.into(),
         }
@@ -118,9 +121,12 @@ impl Reader {
             if line.is_empty() {
                 return Ok(None);
             }
-            // A picker that was killed leaves half a line.
-            if line.last() != Some(&b'\n') && self.files.is_empty() {
-                return Ok(None);
+            // Whoever goes on after that says anew what the lines are about.
+            if serde_json::from_slice::<IgnoredAny>(&line)
+                .is_err_and(|why| why.is_eof() && !line.trim_ascii().is_empty())
+            {
+                self.n_cut += 1;
+                continue;
             }
             if line.starts_with(br#"{"config""#) {
                 self.config = Some(Arc::new(json(&line)?));

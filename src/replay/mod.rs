@@ -16,7 +16,7 @@ use std::path::Path;
 use epp_plugin_api::PluginType;
 
 use self::report::Report;
-use crate::recording::read::{Cycle, Reader};
+use crate::recording::read::Reader;
 
 /// What is judged.
 #[derive(Clone, Debug, Default)]
@@ -40,25 +40,30 @@ pub fn run(path: &Path, wish: &Wish<'_>, registry: &[&'static PluginType]) -> an
         None => 0,
         Some(last) => Reader::open(path)?.try_fold(0_usize, |n, cycle| cycle.map(|_| n + 1))?.saturating_sub(last),
     };
-    replay(Reader::open(path)?.skip(skipped), wish, registry)
+    replay(Reader::open(path)?, skipped, wish, registry)
 }
 
-/// Replays the cycles that a reader gives.
+/// Replays the cycles that a reader gives, without the first `skipped`.
 ///
 /// # Errors
 /// As [`run`].
 pub fn replay(
-    cycles: impl Iterator<Item = anyhow::Result<Cycle>>,
+    mut cycles: Reader,
+    skipped: usize,
     wish: &Wish<'_>,
     registry: &[&'static PluginType],
 ) -> anyhow::Result<Report> {
     let mut judges = judge::Judges::new(wish.config, registry);
     let mut report = Report::new(wish.n_shown);
-    for cycle in cycles {
+    for cycle in cycles.by_ref().skip(skipped) {
         let cycle = cycle?;
         let judge = judges.of(&cycle.config)?;
         judge.judge(&cycle, &mut report)?;
     }
-    report.conclude(judges.into_notes());
+    let mut notes = judges.into_notes();
+    if cycles.n_cut > 0 {
+        notes.push(format!("{} lines of the recording were cut short and left out", cycles.n_cut));
+    }
+    report.conclude(notes);
     Ok(report)
 }

@@ -135,7 +135,7 @@ fn recorded(config: &str) -> Vec<u8> {
 
 fn replayed(recording: &[u8], config: Option<&str>) -> anyhow::Result<Report> {
     let reader = Reader::new(Box::new(std::io::Cursor::new(recording.to_vec())));
-    replay(reader, &Wish { config, last: None, n_shown: 1000 }, crate::app::registry())
+    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, crate::app::registry())
 }
 
 #[test]
@@ -247,10 +247,14 @@ fn a_recording_that_is_none_is_refused_with_its_line() {
 }
 
 #[test]
-fn half_a_line_at_the_end_is_the_end() {
+fn lines_that_were_cut_short_are_left_out() {
     let recording = recorded(&config(2.0, 1.0, 1.0, "max-score-picker"));
     let report = replayed(&recording[..recording.len() - 10], None).unwrap();
     assert_eq!(report.cycles, u64::from(N_CYCLES) - 1);
+    assert_eq!(report.notes, ["1 lines of the recording were cut short and left out"]);
+    let twice = [&recording[..recording.len() - 10], b"\n{\"con\n", &recording].concat();
+    let report = replayed(&twice, None).unwrap();
+    assert_eq!((report.cycles, report.differ), (2 * u64::from(N_CYCLES) - 1, 0));
     assert_eq!(replayed(b"", None).unwrap().cycles, 0);
 }
 
