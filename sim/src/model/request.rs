@@ -44,6 +44,21 @@ impl Prompt {
     }
 }
 
+/// The names that engines with blocks of one size give to the full blocks of a prompt, made once for several engines.
+#[derive(Clone, Debug)]
+pub struct BlockNames {
+    pub(super) tokens: usize,
+    pub(super) blocks: Vec<u64>,
+}
+
+impl BlockNames {
+    /// Names the blocks of a prompt.
+    pub fn new(prompt: &Prompt, block_size: usize, salt: u64) -> Self {
+        let chain = prompt.chain(block_size, salt);
+        Self { tokens: chain.tokens(), blocks: chain.blocks().to_vec() }
+    }
+}
+
 /// One request to one engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
