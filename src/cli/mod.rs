@@ -9,6 +9,7 @@ pub mod refusals;
 pub mod schema;
 pub mod serve;
 pub mod settings;
+mod simulate;
 mod trace;
 
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ enum Tool {
     Plugins(plugins::Args),
     Refusals(refusals::Args),
     Schema(schema::Args),
+    Simulate(simulate::Args),
     Trace(trace::Args),
 }
 
@@ -44,7 +46,7 @@ enum Tool {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
-        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "trace")
+        Some("check" | "engine" | "pick" | "plugins" | "refusals" | "schema" | "simulate" | "trace")
     ) {
         return serve(&serve::Args::parse_from(args));
     }
@@ -55,6 +57,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
         Tool::Refusals(refusals::Args {}) => refusals::run(),
         Tool::Schema(args) => schema::run(&args, app::registry()),
+        Tool::Simulate(args) => simulate::run(&args, app::registry()),
         Tool::Trace(args) => trace::run(&args),
     }
 }

@@ -61,6 +61,7 @@ pub struct Model {
 struct Sequence {
     id: RequestId,
     chain: Chain,
+    sample: u64,
     holding: Holding,
     prompt_tokens: usize,
     asked_tokens: usize,
@@ -144,6 +145,7 @@ impl Model {
         self.waiting.push_back(Sequence {
             id,
             chain: request.prompt.chain(self.settings.block_size, request.salt),
+            sample: request.sample,
             holding: Holding::default(),
             prompt_tokens: tokens,
             asked_tokens: request.output_tokens,
@@ -194,7 +196,8 @@ impl Model {
         Load {
             running: self.running.len(),
             waiting: self.waiting.len(),
-            used_blocks: self.pool.used() + self.step.as_ref().map_or(0, |step| self.blocks_behind(step.done(self.now))),
+            used_blocks: self.pool.used()
+                + self.step.as_ref().map_or(0, |step| self.blocks_behind(step.done(self.now))),
             cached_blocks: self.pool.named(),
         }
     }
@@ -355,7 +358,7 @@ impl Sequence {
     }
 
     fn next_token(&mut self, id: RequestId, now: Duration) -> Happening {
-        let token = self.chain.generate();
+        let token = self.chain.generate(self.sample);
         let index = self.output;
         let since = if index == 0 { self.arrived } else { self.last_token };
         if index == 0 {

@@ -57,6 +57,11 @@ impl BlockNames {
         let chain = prompt.chain(block_size, salt);
         Self { tokens: chain.tokens(), blocks: chain.blocks().to_vec() }
     }
+
+    /// The names, from the first block on.
+    pub fn blocks(&self) -> &[u64] {
+        &self.blocks
+    }
 }
 
 /// One request to one engine.
@@ -65,6 +70,8 @@ pub struct Request {
     pub prompt: Prompt,
     /// Requests with different salts share no cached block.
     pub salt: u64,
+    /// Requests for one prompt get equal answers if this is equal.
+    pub sample: u64,
     /// How many tokens to generate, at least 1; fewer if prompt and answer would fill all blocks of the engine.
     pub output_tokens: usize,
 }

@@ -123,7 +123,7 @@ impl Sequence {
     /// Computes the tokens of `n` steps, the first of which has its block already.
     pub(super) fn decode(&mut self, n: usize, now: Duration, pool: &mut BlockPool, block_size: usize) {
         for _ in 0..n {
-            self.chain.generate();
+            self.chain.generate(self.sample);
         }
         let taken = self.take_blocks(pool, n, block_size);
         assert!(taken, "there is room for as many steps as were begun");
