@@ -33,7 +33,7 @@ pub enum Rule {
     /// The one with fewer requests in flight of two that are drawn.
     PowerOfTwo,
     /// Looks into the engines: the longest prefix that is really cached, or is being computed, among those with at most
-    /// a quarter more requests in flight than the mean; of equals the fewest in flight.
+    /// a quarter, and two, more requests in flight than the mean; of equals the fewest in flight.
     Oracle,
 }
 
@@ -113,7 +113,7 @@ pub const BUILT_IN: [BuiltIn; 9] = [
     BuiltIn { name: "power-of-two", about: "the less busy of two that are drawn", way: Given::Rule(Rule::PowerOfTwo) },
     BuiltIn {
         name: "oracle",
-        about: "looks into the engines: the longest cached prefix where at most a quarter over the mean is in flight",
+        about: "looks into the engines: the longest cached prefix where not much more than the mean is in flight",
         way: Given::Rule(Rule::Oracle),
     },
 ];

@@ -15,8 +15,10 @@ const MOST_STICKY: usize = 10_000;
 const HASHED_TOKENS: usize = 1024;
 /// Points of an endpoint on the ring.
 const POINTS: u64 = 100;
-/// The oracle lets an endpoint be so much busier than the mean.
+/// The oracle lets an endpoint be so much busier than the mean, and have so many requests more: with few in flight one
+/// more or less is no burden.
 const SLACK: f64 = 1.25;
+const SPARE: f64 = 2.0;
 /// It remembers so many blocks that were sent; then it begins anew.
 const MOST_SENT: usize = 4_000_000;
 
@@ -83,7 +85,7 @@ impl Balance {
     }
 
     fn best(&mut self, names: &BlockNames, pool: &Pool) -> usize {
-        let most = (pool.mean_in_flight() * SLACK).max(1.0);
+        let most = pool.mean_in_flight() * SLACK + SPARE;
         let allowed = |row: &usize| f64::from(pool.in_flight[*row]) <= most;
         // Blocks that were sent somewhere a moment ago are not cached yet, and will be.
         let sent = names.blocks().iter().map_while(|block| self.sent.get(block));

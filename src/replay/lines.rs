@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// At most so many buckets; half as many after they have doubled.
-const MOST: usize = 120;
+const MOST: usize = 60;
 /// What a bucket is at first.
 const FIRST: Duration = Duration::from_millis(100);
 
@@ -96,7 +96,7 @@ mod tests {
         line.add(Duration::ZERO, end, 3.0);
         let each = Line::each_for(end);
         let means = line.means(each, end);
-        assert!((60..=MOST).contains(&means.len()));
+        assert!((MOST / 2..=MOST).contains(&means.len()));
         assert!(means.iter().all(|mean| (mean - 3.0).abs() < 1e-9));
     }
 

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use epp_plugin_api::{PluginType, Usage};
@@ -68,7 +70,17 @@ type Picking = LocalBoxFuture<'static, (u32, Duration, Result<Pick, Refused>)>;
 
 enum Chooser {
     Rule(Box<Balance>),
-    Pipeline { picker: Rc<Picker>, picking: FuturesUnordered<Picking> },
+    Pipeline { picker: Rc<Picker>, picking: FuturesUnordered<Picking>, bell: Arc<Bell> },
+}
+
+/// Rings when somebody who waits in a pick can go on.
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 struct Run<'a, 'p> {
@@ -119,7 +131,7 @@ pub fn run(arm: &Arm, stage: &Stage<'_>, progress: &mut dyn FnMut(usize)) -> Res
         Way::Rule(rule) => Chooser::Rule(Balance::new(*rule, stage.engines.len(), stage.seed).into()),
         Way::Config(text) => {
             let picker = Rc::new(Picker::new(text, stage.registry, stage.staleness)?);
-            Chooser::Pipeline { picker, picking: FuturesUnordered::new() }
+            Chooser::Pipeline { picker, picking: FuturesUnordered::new(), bell: Arc::default() }
         }
     };
     let mut run = Run::new(stage, chooser, progress);
@@ -188,7 +200,7 @@ impl<'a, 'p> Run<'a, 'p> {
                 self.begin_step(step);
             }
             What::Scrape => self.scrape(),
-            What::Publish => self.publish(),
+            What::Publish => self.publish(self.now.saturating_sub(self.stage.scrape_delay)),
             What::Arrive(job) => {
                 if self.job(job).step == self.step && self.stage.traffic.after(self.job(job)).is_empty() {
                     self.send_next_free();
@@ -242,7 +254,7 @@ impl<'a, 'p> Run<'a, 'p> {
         if self.n_open > 0 && self.stage.scrape_delay > Duration::ZERO {
             self.at(self.now + self.stage.scrape_delay, What::Publish);
         } else {
-            self.publish();
+            self.publish(self.now);
         }
         self.scraping = self.n_open > 0;
         if self.scraping {
@@ -250,8 +262,13 @@ impl<'a, 'p> Run<'a, 'p> {
         }
     }
 
-    fn publish(&mut self) {
-        if let (Some((at, loads)), Chooser::Pipeline { picker, .. }) = (self.said.pop_front(), &self.chooser) {
+    /// Lets the picker see what engines said last until then.
+    fn publish(&mut self, until: Duration) {
+        let mut newest = None;
+        while self.said.front().is_some_and(|(at, _)| *at <= until) {
+            newest = self.said.pop_front();
+        }
+        if let (Some((at, loads)), Chooser::Pipeline { picker, .. }) = (newest, &self.chooser) {
             let (at, now) = (picker.clock.instant(at), picker.clock.instant(self.now));
             let snapshot = self.pool.snapshot(&loads, at, now, self.stage.staleness);
             picker.board.store(snapshot.into());
@@ -278,7 +295,7 @@ impl<'a, 'p> Run<'a, 'p> {
                 let row = balance.choose(&known, &self.pool);
                 self.send(number, self.now, Pick { row, ids, lasting: Lasting::default() });
             }
-            Chooser::Pipeline { picker, picking } => {
+            Chooser::Pipeline { picker, picking, .. } => {
                 let model = self.stage.traffic.models[job.model as usize].clone();
                 let asked = Asked { number, session: job.session, model, ids };
                 let (picker, now) = (picker.clone(), self.now);
@@ -290,16 +307,19 @@ impl<'a, 'p> Run<'a, 'p> {
 
     /// Sends what has been picked.
     fn take_picks(&mut self) {
-        let mut cx = Context::from_waker(Waker::noop());
-        while let Chooser::Pipeline { picking, .. } = &mut self.chooser
-            && let Poll::Ready(Some((job, arrived, pick))) = picking.poll_next_unpin(&mut cx)
-        {
-            match pick {
-                Ok(pick) => self.send(job, arrived, pick),
-                Err(refused) => {
+        while let Chooser::Pipeline { picking, bell, .. } = &mut self.chooser {
+            bell.0.store(false, Relaxed);
+            let waker = Waker::from(bell.clone());
+            match picking.poll_next_unpin(&mut Context::from_waker(&waker)) {
+                Poll::Ready(Some((job, arrived, Ok(pick)))) => self.send(job, arrived, pick),
+                Poll::Ready(Some((job, _, Err(refused)))) => {
                     let reason = refused.reason().unwrap_or("refused");
                     self.fail(job, format!("picker: {} {reason}", refused.status()));
                 }
+                Poll::Ready(None) => return,
+                // Not all that can go on have been looked at.
+                Poll::Pending if bell.0.load(Relaxed) => {}
+                Poll::Pending => return,
             }
         }
     }
