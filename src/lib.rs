@@ -11,7 +11,7 @@ pub mod files;
 pub mod flow;
 pub mod generation;
 pub mod reload;
-pub mod replay;
+pub mod simulate;
 pub mod sched;
 pub mod tasks;
 pub mod telemetry;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use epp_plugin_api::PluginType;
 
 use crate::config::schema;
-use crate::replay::report;
+use crate::simulate::report;
 
 /// Prints a JSON Schema of the config, with the parameters of every plugin type, for an editor to complete and check
 /// with.

@@ -14,12 +14,12 @@ use epp_trace::format::Format;
 use epp_trace::reader::Reader;
 use epp_trace::trace::Trace;
 
-use crate::replay::arm::{Arm, BUILT_IN};
-use crate::replay::calibration::Calibration;
-use crate::replay::report::{ArmReport, Report, Setup};
-use crate::replay::rollout::Rollouts;
-use crate::replay::simulation::{Stage, run as simulate};
-use crate::replay::traffic::Traffic;
+use crate::simulate::arm::{Arm, BUILT_IN};
+use crate::simulate::calibration::Calibration;
+use crate::simulate::report::{ArmReport, Report, Setup};
+use crate::simulate::rollout::Rollouts;
+use crate::simulate::simulation::{Stage, run as simulate};
+use crate::simulate::traffic::Traffic;
 
 /// More endpoints than this are taken for a slip.
 const MOST_ENDPOINTS: u32 = 100_000;

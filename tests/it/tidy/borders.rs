@@ -10,7 +10,7 @@ const MAY_NAME: [(&str, &[&str]); 17] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
     // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML, and `refusals` the page of them.
-    ("cli", &["app", "config", "ext_proc", "flow", "replay", "telemetry", "trust", "yaml"]),
+    ("cli", &["app", "config", "ext_proc", "flow", "simulate", "telemetry", "trust", "yaml"]),
     (
         "app",
         &[
@@ -31,7 +31,7 @@ const MAY_NAME: [(&str, &[&str]); 17] = [
     // A changed config becomes the next generation; the board takes up where endpoints are and what engines are asked.
     ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
     // Runs the pipeline of a config on a clock of its own, and reads descriptions of engines.
-    ("replay", &["config", "flow", "generation", "sched", "yaml"]),
+    ("simulate", &["config", "flow", "generation", "sched", "yaml"]),
     // Does for sched what plugins may not do themselves.
     ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
@@ -59,7 +59,7 @@ const FILES_THAT_MAY: [(&str, &str, &str); 7] = [
     ("src/config/tests/mod.rs", "app", "flow control is written out with its default policies"),
     ("src/config/tests/golden.rs", "app", "the sample configs are checked with every plugin there is"),
     ("src/flow/tests.rs", "app", "queues are tried with real policies"),
-    ("src/replay/tests.rs", "app", "arms are configs with real plugins"),
+    ("src/simulate/tests.rs", "app", "arms are configs with real plugins"),
     ("src/sched/tests.rs", "app", "whole configs are tried with real plugins"),
     ("src/ext_proc/stream/tests.rs", "app", "streams are tried with real parsers"),
 ];
@@ -71,7 +71,7 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("src/cli/simulate.rs", &["epp_plugin_api", "epp_trace"]),
     ("src/cli/trace.rs", &["epp_trace"]),
     ("src/main.rs", &["epp"]),
-    ("src/replay/", &["epp_plugin_api", "epp_sim", "epp_trace"]),
+    ("src/simulate/", &["epp_plugin_api", "epp_sim", "epp_trace"]),
     ("src/", &["epp_plugin_api"]),
     ("plugins/api/", &[]),
     ("plugins/builtin/benches/", &["epp_plugin_api", "epp_plugins", "epp_prefix_index"]),

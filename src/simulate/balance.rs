@@ -145,7 +145,7 @@ impl Sticky {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::calibration::Calibration;
+    use crate::simulate::calibration::Calibration;
 
     fn choices(rule: Rule, in_flight: &[u32], sessions: &[Option<u32>]) -> Vec<usize> {
         let mut pool = Pool::new(&vec![Calibration::default().at_speed(1.0).unwrap(); in_flight.len()]);
