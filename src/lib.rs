@@ -15,6 +15,7 @@ pub mod recording;
 pub mod reload;
 pub mod replay;
 pub mod sched;
+pub mod simulate;
 pub mod tasks;
 pub mod telemetry;
 pub mod trust;

@@ -12,6 +12,7 @@ mod replay;
 pub mod schema;
 pub mod serve;
 pub mod settings;
+mod simulate;
 mod trace;
 
 use std::ffi::OsString;
@@ -43,6 +44,7 @@ enum Tool {
     Refusals(refusals::Args),
     Replay(replay::Args),
     Schema(schema::Args),
+    Simulate(simulate::Args),
     Trace(trace::Args),
 }
 
@@ -51,7 +53,17 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
         Some(
-            "bench" | "check" | "engine" | "metrics" | "pick" | "plugins" | "refusals" | "replay" | "schema" | "trace"
+            "bench"
+                | "check"
+                | "engine"
+                | "metrics"
+                | "pick"
+                | "plugins"
+                | "refusals"
+                | "replay"
+                | "schema"
+                | "simulate"
+                | "trace"
         )
     ) {
         return serve(&serve::Args::parse_from(args));
@@ -66,6 +78,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Tool::Refusals(refusals::Args {}) => refusals::run(),
         Tool::Replay(args) => replay::run(&args),
         Tool::Schema(args) => schema::run(&args, app::registry()),
+        Tool::Simulate(args) => simulate::run(&args, app::registry()),
         Tool::Trace(args) => trace::run(&args),
     }
 }

@@ -203,7 +203,7 @@ impl Pipeline {
                 }
             }
             if let Some(gather) = &p.gather {
-                match company.join(at, &**gather, inputs, view, work, laps).await {
+                match company.join(at, &**gather, (inputs, calls), view, work, laps).await {
                     Ok(Produced::All) => {}
                     Ok(Produced::OutOfDate) => return Produced::OutOfDate,
                     Err(why) => result = result.and(Err(why)),
