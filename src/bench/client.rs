@@ -56,7 +56,7 @@ pub struct Usage {
 /// What came of a question.
 #[derive(Debug)]
 pub enum Answer {
-    Picked(Open),
+    Picked(Box<Open>),
     /// The picker answers the request itself, with this status.
     Refused(i32),
 }
@@ -146,7 +146,7 @@ impl Client {
         if self.mode == Mode::Duplex {
             while !open.next().await?.is_some_and(|answer| ends_body(&answer)) {}
         }
-        Ok(Answer::Picked(open))
+        Ok(Answer::Picked(Box::new(open)))
     }
 }
 

@@ -16,6 +16,8 @@ use crate::bench::work::{Pace, Work};
 
 /// Latencies are kept to three digits.
 const DIGITS: u8 = 3;
+/// A longer one counts as this.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How requests are sent, the same for every round.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +71,10 @@ pub struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        let histogram = || Histogram::new(DIGITS).expect("a histogram may have three digits");
+        let histogram = || {
+            let longest = LONGEST.as_nanos() as u64;
+            Histogram::new_with_bounds(1, longest, DIGITS).expect("a histogram may have three digits and such bounds")
+        };
         Self {
             latency: histogram(),
             service: histogram(),
@@ -253,5 +258,22 @@ impl Sender {
             tally.complain(|| format!("{why:#}"));
         }
         self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_had_to_wait_before_it_was_sent_shows_in_the_latency_alone() {
+        let mut tally = Tally::default();
+        tally.picked("a:1,b:1", Duration::from_millis(20), Duration::from_micros(500));
+        tally.picked("a:1", Duration::from_secs(100_000), Duration::ZERO);
+        let near = |found: u64, wanted: Duration| found.abs_diff(wanted.as_nanos() as u64) < found / 500;
+        assert!(near(tally.latency.value_at_quantile(0.5), Duration::from_millis(20)));
+        assert!(near(tally.service.max(), Duration::from_micros(500)));
+        assert!(near(tally.latency.max(), LONGEST));
+        assert_eq!(tally.picks, [("a:1".to_owned(), 2)].into());
     }
 }

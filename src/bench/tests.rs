@@ -36,6 +36,7 @@ async fn every_request_is_picked_for_once_and_the_warm_up_is_not_counted() {
             let round = round(mode, pace, prompts).await;
             let Round { sent, tally, issued, .. } = &round;
             assert_eq!((*sent, tally.latency.len(), tally.failed, &tally.complaint), (2, 2, 0, &None), "{mode:?}");
+            assert!(tally.service.min() > 1000 && tally.latency.min() >= tally.service.min(), "{mode:?}");
             assert_eq!(tally.picks.iter().next(), Some((&"127.0.0.1:8000".to_owned(), &2)));
             assert_eq!(issued.map(|i| i.asked), matches!(pace, Pace::Scaled(_)).then_some(Duration::from_millis(20)));
             assert_eq!(Figures::of(&round).answered, 2);

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Rotating {
     path: PathBuf,
-    most_bytes: u64,
     /// `None`: it could not be opened, which is tried again.
     file: Option<File>,
     bytes: u64,
@@ -26,36 +25,30 @@ impl Rotating {
     ///
     /// # Errors
     /// If that cannot be done.
-    pub fn open(path: PathBuf, most_bytes: u64) -> std::io::Result<Self> {
-        let mut rotating = Self { path, most_bytes, file: None, bytes: 0 };
+    pub fn open(path: PathBuf) -> std::io::Result<Self> {
+        let mut rotating = Self { path, file: None, bytes: 0 };
         rotating.opened()?;
         Ok(rotating)
     }
 
-    /// Whether so many bytes can be added.
-    pub fn has_room_for(&self, bytes: usize) -> bool {
-        self.bytes + bytes as u64 <= self.most_bytes
+    /// How many bytes are in the file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Whether nothing is in the file.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-
-    /// Appends what is in `text`, which is empty after that, whether or not it could be written.
+    /// Appends `text`.
     ///
     /// # Errors
-    /// If it could not. Part of it may be in the file; what is written next begins a line.
-    pub fn write(&mut self, text: &mut Vec<u8>) -> std::io::Result<()> {
-        let written = match text.is_empty() {
-            true => Ok(()),
-            false => self.opened().and_then(|file| file.write_all(text)),
-        };
+    /// If that cannot be done. Part of it may be in the file; what is written next begins a line.
+    pub fn write(&mut self, text: &[u8]) -> std::io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let written = self.opened().and_then(|file| file.write_all(text));
         match &written {
             Ok(()) => self.bytes += text.len() as u64,
             Err(_) => self.file = None,
         }
-        text.clear();
         written
     }
 

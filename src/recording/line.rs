@@ -4,7 +4,6 @@
 //! `{"cycle": …}` behind it until the next one of its kind. Scores stand in texts, a number a blank: each is read as exactly
 //! the number that it was.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use epp_plugin_api::{EndpointIdx, Snapshot};
@@ -83,31 +82,32 @@ pub struct Lines {
     /// What has not been written yet.
     pub text: Vec<u8>,
     config: Option<(u64, Arc<str>)>,
-    snapshot: Option<Arc<Snapshot>>,
+    /// Of the snapshot whose endpoints were said last.
+    membership: Option<u64>,
 }
 
 impl Lines {
     /// What comes next says anew what it is about.
     pub fn forget(&mut self) {
-        (self.config, self.snapshot) = (None, None);
+        (self.config, self.membership) = (None, None);
     }
 
     /// Adds the lines of a cycle.
-    pub fn push(&mut self, cycle: &Taped) {
+    pub fn push(&mut self, cycle: &Taped<'_>) {
         let number = cycle.record.generation;
-        if self.config.as_ref().is_none_or(|(known, text)| *known != number || !Arc::ptr_eq(text, &cycle.config)) {
-            self.raw(format_args!(r#"{{"config":{number},"text":"#));
-            self.json(&*cycle.config);
+        if self.config.as_ref().is_none_or(|(known, text)| *known != number || !Arc::ptr_eq(text, cycle.config)) {
+            self.number(br#"{"config":"#, number);
+            self.text.extend_from_slice(br#","text":"#);
+            self.json(&**cycle.config);
             self.text.extend_from_slice(b"}\n");
             self.config = Some((number, cycle.config.clone()));
         }
-        if let Some(snapshot) = &cycle.snapshot
-            && self.snapshot.as_ref().is_none_or(|known| known.membership() != snapshot.membership())
+        if let Some(snapshot) = cycle.draft.snapshot()
+            && self.membership != Some(snapshot.membership())
         {
             self.endpoints(snapshot);
+            self.membership = Some(snapshot.membership());
         }
-        // Not the same snapshot, but the same endpoints; a newer one holds no more memory.
-        self.snapshot = cycle.snapshot.clone().or(self.snapshot.take());
         self.cycle(cycle);
     }
 
@@ -115,55 +115,54 @@ impl Lines {
         let metas = || snapshot.indices().map(|idx| snapshot.meta(idx));
         let endpoints: Vec<&str> = metas().map(|meta| meta.host_port.as_str()).collect();
         let names: Vec<String> = metas().map(|meta| meta.name.to_string()).collect();
-        self.raw(format_args!(r#"{{"endpoints":"#));
-        self.json(&endpoints);
-        self.raw(format_args!(r#","names":"#));
-        self.json(&names);
+        self.field(br#"{"endpoints":"#, &endpoints);
+        self.field(br#","names":"#, &names);
         self.text.extend_from_slice(b"}\n");
     }
 
-    fn cycle(&mut self, cycle: &Taped) {
-        let record = &*cycle.record;
-        self.raw(format_args!(r#"{{"cycle":{},"id":"#, record.at.0.as_micros()));
-        self.json(&record.request);
-        self.raw(format_args!(r#","model":"#));
-        self.json(&record.model);
-        self.raw(format_args!(r#","target":"#));
-        self.json(&record.target_model);
-        let (priority, seed, candidates) = (record.priority, record.seed, record.candidates);
-        self.raw(format_args!(r#","priority":{priority},"seed":{seed},"candidates":{candidates}"#));
+    fn cycle(&mut self, cycle: &Taped<'_>) {
+        let (record, draft) = (cycle.record, cycle.draft);
+        self.number(br#"{"cycle":"#, u64::try_from(record.at.0.as_micros()).unwrap_or(u64::MAX));
+        self.field(br#","id":"#, &record.request);
+        self.field(br#","model":"#, &record.model);
+        self.field(br#","target":"#, &record.target_model);
+        self.field(br#","priority":"#, &record.priority);
+        self.number(br#","seed":"#, record.seed);
+        self.number(br#","candidates":"#, record.candidates as u64);
         if let Some(refused) = &record.refused {
-            self.raw(format_args!(r#","refused":{}"#, refused.status));
+            self.number(br#","refused":"#, u64::from(refused.status));
         }
-        if let Some(primary) = cycle.primary {
-            self.raw(format_args!(r#","primary":{primary}"#));
+        if let Some(primary) = draft.primary() {
+            self.number(br#","primary":"#, primary as u64);
         }
-        let rows = cycle.snapshot.as_ref().map_or(0, |snapshot| snapshot.rows());
-        for (i, run) in cycle.views().enumerate() {
-            self.text.extend_from_slice(if i == 0 { br#","runs":["# } else { b"," });
+        let rows = draft.snapshot().map_or(0, Snapshot::rows);
+        let mut n_runs = 0;
+        for run in draft.runs() {
+            self.text.extend_from_slice(if n_runs == 0 { br#","runs":["# } else { b"," });
             self.run(&run, rows);
+            n_runs += 1;
         }
-        self.text.extend_from_slice(if cycle.runs.is_empty() { b"}\n" } else { b"]}\n" });
+        self.text.extend_from_slice(if n_runs == 0 { b"}\n" } else { b"]}\n" });
     }
 
     fn run(&mut self, run: &RunView<'_>, rows: usize) {
-        self.raw(format_args!(r#"{{"profile":{},"seed":{}"#, run.profile, run.seed));
+        self.number(br#"{"profile":"#, run.profile as u64);
+        self.number(br#","seed":"#, run.seed);
         if !run.kept.is_empty() {
-            self.raw(format_args!(r#","kept":"#));
-            self.json(run.kept);
+            self.field(br#","kept":"#, run.kept);
         }
         if run.left.len() != rows {
-            self.raw(format_args!(r#","left":"#));
+            self.text.extend_from_slice(br#","left":"#);
             self.rows(run.left);
         }
-        self.raw(format_args!(r#","scores":["#));
+        self.text.extend_from_slice(br#","scores":["#);
         for i in 0..run.n_scorers {
             let scores = &run.scores[i * run.left.len()..][..run.left.len()];
             self.text.extend_from_slice(if i == 0 { b"\"" } else { b",\"" });
             self.scores(scores);
             self.text.push(b'"');
         }
-        self.raw(format_args!(r#"],"picked":"#));
+        self.text.extend_from_slice(br#"],"picked":"#);
         self.rows(run.picked);
         self.text.push(b'}');
     }
@@ -182,7 +181,7 @@ impl Lines {
                 1.0 => self.text.push(b'1'),
                 // JSON knows no others.
                 s if s.is_finite() => self.json(&s),
-                s => self.raw(format_args!("{s}")),
+                s => self.text.extend_from_slice(s.to_string().as_bytes()),
             }
         }
     }
@@ -202,7 +201,12 @@ impl Lines {
         serde_json::to_writer(&mut self.text, value).expect("numbers and texts are JSON, and a buffer takes them");
     }
 
-    fn raw(&mut self, text: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(text).expect("a buffer takes every write");
+    fn field<T: serde::Serialize + ?Sized>(&mut self, name: &[u8], value: &T) {
+        self.text.extend_from_slice(name);
+        self.json(value);
+    }
+
+    fn number(&mut self, name: &[u8], value: u64) {
+        self.field(name, &value);
     }
 }

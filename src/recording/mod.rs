@@ -13,16 +13,16 @@ use std::time::Duration;
 use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use self::file::Rotating;
 use self::line::Lines;
 use crate::sched::tape::{Tape, Taped};
 use crate::tasks::Tasks;
 
-/// Cycles that wait to be written; what is more is dropped and counted.
-const MOST_WAITING: usize = 1024;
-/// Cycles are written together, so often. The writer sleeps meanwhile, so that no request has to wake it.
+/// Bytes of lines that wait to be written; what comes when there are more is dropped and counted.
+const MOST_WAITING: usize = 4 << 20;
+/// Lines are written together, so often. The writer sleeps meanwhile, so that few requests have to wake it.
 const EVERY: Duration = Duration::from_millis(20);
 
 /// Where cycles are recorded.
@@ -57,62 +57,124 @@ impl MetricFamilies for RecordingMetrics {
 ///
 /// # Errors
 /// If the file cannot be opened.
-pub fn start(settings: &Settings, tasks: &Tasks, hub: &MetricHub) -> std::io::Result<Tape> {
-    let metrics = hub.families::<RecordingMetrics>();
-    let file = Rotating::open(settings.path.clone(), settings.most_bytes)?;
-    let (to, cycles) = mpsc::channel(MOST_WAITING);
-    let tape = Tape::new(to, metrics.dropped.clone());
-    let writer = Arc::new(Mutex::new(Writer { file, lines: Lines::default(), metrics, is_failing: false }));
-    let recorder = Recorder { cycles, writer };
+pub fn start(settings: &Settings, tasks: &Tasks, hub: &MetricHub) -> std::io::Result<Arc<dyn Tape>> {
+    let file = Rotating::open(settings.path.clone())?;
+    let pending = Pending { in_file: file.bytes(), ..Pending::default() };
+    let waiting = Arc::new(Waiting {
+        most_bytes: settings.most_bytes,
+        pending: Mutex::new(pending),
+        any: Notify::new(),
+        metrics: hub.families(),
+    });
+    let writer = Writer { file, text: Vec::new(), is_failing: false };
+    let recorder = Recorder { waiting: waiting.clone(), writer: Arc::new(Mutex::new(writer)) };
     tasks.spawn("recording", recorder.follow());
-    Ok(tape)
+    Ok(waiting)
 }
 
-/// Takes cycles off the tape. What is still on it when it is dropped is written, too.
+/// Lines that wait to be written.
+#[derive(Debug)]
+struct Waiting {
+    most_bytes: u64,
+    pending: Mutex<Pending>,
+    /// Is told when there is something after there was nothing.
+    any: Notify,
+    metrics: Arc<RecordingMetrics>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    lines: Lines,
+    n_cycles: u64,
+    /// Places in the text where another file begins.
+    cuts: Vec<usize>,
+    /// Bytes of the file that is written, with those that wait for it.
+    in_file: u64,
+}
+
+impl Tape for Waiting {
+    fn take(&self, cycle: &Taped<'_>) {
+        let mut pending = self.pending.lock();
+        let before = pending.lines.text.len();
+        if before >= MOST_WAITING {
+            self.metrics.dropped.inc();
+            return;
+        }
+        pending.push(cycle, self.most_bytes);
+        if before == 0 {
+            self.any.notify_one();
+        }
+    }
+}
+
+impl Pending {
+    fn push(&mut self, cycle: &Taped<'_>, most_bytes: u64) {
+        let before = self.lines.text.len();
+        self.lines.push(cycle);
+        let mut added = (self.lines.text.len() - before) as u64;
+        if self.in_file > 0 && self.in_file + added > most_bytes {
+            self.lines.text.truncate(before);
+            self.lines.forget();
+            self.lines.push(cycle);
+            self.cuts.push(before);
+            added = (self.lines.text.len() - before) as u64;
+            self.in_file = 0;
+        }
+        self.in_file += added;
+        self.n_cycles += 1;
+    }
+}
+
+/// Writes what waits. What still does when it is dropped is written, too.
 struct Recorder {
-    cycles: mpsc::Receiver<Taped>,
+    waiting: Arc<Waiting>,
     writer: Arc<Mutex<Writer>>,
 }
 
 impl Recorder {
-    async fn follow(mut self) {
-        let mut batch = Vec::new();
-        while self.cycles.recv_many(&mut batch, MOST_WAITING).await > 0 {
-            let (writer, together) = (self.writer.clone(), std::mem::take(&mut batch));
-            // If it breaks off, it has said so.
-            let _ = tokio::task::spawn_blocking(move || writer.lock().write(&together)).await;
+    async fn follow(self) {
+        loop {
+            self.waiting.any.notified().await;
             tokio::time::sleep(EVERY).await;
+            let (writer, waiting) = (self.writer.clone(), self.waiting.clone());
+            // If it breaks off, it has said so.
+            let _ = tokio::task::spawn_blocking(move || writer.lock().write(&waiting)).await;
         }
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        let mut rest = Vec::new();
-        while let Ok(cycle) = self.cycles.try_recv() {
-            rest.push(cycle);
-        }
-        self.writer.lock().write(&rest);
+        self.writer.lock().write(&self.waiting);
     }
 }
 
 struct Writer {
     file: Rotating,
-    lines: Lines,
-    metrics: Arc<RecordingMetrics>,
+    /// What is being written; its memory and that of what waits are exchanged.
+    text: Vec<u8>,
     is_failing: bool,
 }
 
 impl Writer {
-    fn write(&mut self, cycles: &[Taped]) {
-        let mut n_written = 0;
-        let written = self.try_write(cycles, &mut n_written);
-        self.metrics.written.inc_by(n_written as u64);
-        self.metrics.dropped.inc_by((cycles.len() - n_written) as u64);
+    fn write(&mut self, waiting: &Waiting) {
+        self.text.clear();
+        let (cuts, n_cycles) = {
+            let mut pending = waiting.pending.lock();
+            std::mem::swap(&mut pending.lines.text, &mut self.text);
+            (std::mem::take(&mut pending.cuts), std::mem::take(&mut pending.n_cycles))
+        };
+        let written = self.try_write(&cuts);
+        match &written {
+            Ok(()) => waiting.metrics.written.inc_by(n_cycles),
+            Err(_) => waiting.metrics.dropped.inc_by(n_cycles),
+        };
         if let Err(why) = &written {
-            self.metrics.failures.inc();
-            // The next file, or what comes after a gap in this one, says anew what it is about.
-            self.lines.forget();
+            waiting.metrics.failures.inc();
+            // What came meanwhile may be about what is lost; what comes now says anew what it is about.
+            let mut pending = waiting.pending.lock();
+            waiting.metrics.dropped.inc_by(pending.n_cycles);
+            *pending = Pending { in_file: self.file.bytes(), ..Pending::default() };
             if !self.is_failing {
                 tracing::warn!(%why, "the recording cannot be written, decisions are missing from it");
             }
@@ -120,24 +182,13 @@ impl Writer {
         self.is_failing = written.is_err();
     }
 
-    fn try_write(&mut self, cycles: &[Taped], n_written: &mut usize) -> std::io::Result<()> {
-        let mut n_pending = 0;
-        for cycle in cycles {
-            let before = self.lines.text.len();
-            self.lines.push(cycle);
-            let is_first = n_pending == 0 && self.file.is_empty();
-            if !is_first && !self.file.has_room_for(self.lines.text.len()) {
-                self.lines.text.truncate(before);
-                self.file.write(&mut self.lines.text)?;
-                *n_written += std::mem::take(&mut n_pending);
-                self.file.rotate()?;
-                self.lines.forget();
-                self.lines.push(cycle);
-            }
-            n_pending += 1;
+    fn try_write(&mut self, cuts: &[usize]) -> std::io::Result<()> {
+        let mut begin = 0;
+        for &cut in cuts {
+            self.file.write(&self.text[begin..cut])?;
+            self.file.rotate()?;
+            begin = cut;
         }
-        self.file.write(&mut self.lines.text)?;
-        *n_written += n_pending;
-        Ok(())
+        self.file.write(&self.text[begin..])
     }
 }

@@ -121,10 +121,12 @@ impl Reader {
             if line.is_empty() {
                 return Ok(None);
             }
+            let text = line.trim_ascii_end();
+            if text.is_empty() {
+                continue;
+            }
             // Whoever goes on after that says anew what the lines are about.
-            if serde_json::from_slice::<IgnoredAny>(&line)
-                .is_err_and(|why| why.is_eof() && !line.trim_ascii().is_empty())
-            {
+            if serde_json::from_slice::<IgnoredAny>(text).is_err_and(|why| why.is_eof()) {
                 self.n_cut += 1;
                 continue;
             }
@@ -134,7 +136,7 @@ impl Reader {
                 self.endpoints = Arc::new(json(&line)?);
             } else if line.starts_with(br#"{"cycle""#) {
                 return self.checked(json(&line)?).map(Some);
-            } else if !line.trim_ascii().is_empty() {
+            } else {
                 bail!("expected a line of a recording, found {}", shown(&line));
             }
         }

@@ -8,9 +8,8 @@ use epp_plugin_api::{
     Slots, Snapshot, SnapshotRow,
 };
 use futures_util::FutureExt;
-use prometheus_client::metrics::counter::Counter;
+use parking_lot::Mutex;
 use proptest::prelude::*;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::report::Report;
@@ -23,7 +22,7 @@ use crate::sched::cycle::Inputs;
 use crate::sched::metrics::SchedMetrics;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::record::Decisions;
-use crate::sched::tape::Tape;
+use crate::sched::tape::{Tape, Taped};
 
 const N_CYCLES: u32 = 400;
 
@@ -90,6 +89,16 @@ fn request(rng: &mut fastrand::Rng, number: u32) -> InferenceRequest {
     }
 }
 
+/// Keeps every line.
+#[derive(Debug, Default)]
+struct Keeps(Mutex<Lines>);
+
+impl Tape for Keeps {
+    fn take(&self, cycle: &Taped<'_>) {
+        self.0.lock().push(cycle);
+    }
+}
+
 /// The recording of many requests, of which some stay in flight; endpoints come and go meanwhile.
 fn recorded(config: &str) -> Vec<u8> {
     let (hub, slots) = (MetricHub::default(), Slots::default());
@@ -103,8 +112,8 @@ fn recorded(config: &str) -> Vec<u8> {
     };
     let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
     let pipeline = Pipeline::new(&plan, SchedMetrics::new(&hub).into(), &hub);
-    let (to, mut cycles) = mpsc::channel(N_CYCLES as usize);
-    let decisions = Decisions::taped(Tape::new(to, Counter::default()));
+    let kept = Arc::new(Keeps::default());
+    let decisions = Decisions::taped(kept.clone());
     let (mut rng, ledger) = (fastrand::Rng::with_seed(7), Ledger::default());
     let mut in_flight: Vec<Charge> = Vec::new();
     for number in 0..N_CYCLES {
@@ -126,11 +135,7 @@ fn recorded(config: &str) -> Vec<u8> {
             in_flight.swap_remove(rng.usize(..20));
         }
     }
-    let mut lines = Lines::default();
-    while let Ok(cycle) = cycles.try_recv() {
-        lines.push(&cycle);
-    }
-    lines.text
+    std::mem::take(&mut kept.0.lock().text)
 }
 
 fn replayed(recording: &[u8], config: Option<&str>) -> anyhow::Result<Report> {

@@ -20,7 +20,7 @@ use crate::sched::profile::remember_scores;
 use crate::sched::record::{DecisionRecord, Decisions};
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
 use crate::sched::subset::Subset;
-use crate::sched::tape::Draft;
+use crate::sched::tape::Taped;
 use crate::sched::truth::Expected;
 
 /// What a cycle is run on.
@@ -85,15 +85,18 @@ impl Pipeline {
         // Random choices follow from the seed, so that they can be made again.
         let mut rng = std::mem::replace(&mut lease.work.rng, fastrand::Rng::with_seed(seed));
         let mut record = DecisionRecord::new(inputs.request, inputs.generation, seed);
-        lease.work.draft = inputs.decisions.tape().map(|_| Draft::default());
+        if inputs.decisions.tape().is_some() {
+            lease.work.draft.get_or_insert_default().clear();
+        }
         let result = self.run_on(inputs, calls, &mut lease, &mut record).await;
         std::mem::swap(&mut lease.work.rng, &mut rng);
         if let Err(refusal) = &result {
             record.refused(refusal);
         }
         let record = Arc::new(record);
-        if let (Some(tape), Some(draft)) = (inputs.decisions.tape(), lease.work.draft.take()) {
-            tape.take(draft, record.clone(), self.config.clone());
+        if let (Some(tape), Some(draft)) = (inputs.decisions.tape(), &mut lease.work.draft) {
+            tape.take(&Taped { record: &record, config: &self.config, draft });
+            draft.clear();
         }
         inputs.decisions.push(record.clone());
         result.map(|outcome| (outcome, record))

@@ -209,18 +209,18 @@ fn best(left: &Candidates, totals: &[f64], picked: &[EndpointIdx]) -> impl Itera
 #[derive(Debug, Default)]
 pub struct Decisions {
     kept: Mutex<VecDeque<Arc<DecisionRecord>>>,
-    tape: Option<Tape>,
+    tape: Option<Arc<dyn Tape>>,
 }
 
 impl Decisions {
     /// Hands every cycle to this tape, too.
-    pub fn taped(tape: Tape) -> Self {
+    pub fn taped(tape: Arc<dyn Tape>) -> Self {
         Self { kept: Mutex::default(), tape: Some(tape) }
     }
 
     /// Where cycles are recorded, if they are.
-    pub fn tape(&self) -> Option<&Tape> {
-        self.tape.as_ref()
+    pub fn tape(&self) -> Option<&dyn Tape> {
+        self.tape.as_deref()
     }
 
     /// Keeps one more.

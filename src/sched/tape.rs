@@ -1,39 +1,47 @@
-//! What a cycle leaves for a recording: enough to make its choice again. Gathered on the way and handed on at the end; who
-//! writes it down is elsewhere, and nobody waits for it.
+//! What a cycle leaves for a recording: enough to make its choice again. Gathered on the way, in memory that is kept from
+//! request to request, and handed on at the end; who writes it down is elsewhere.
 
+use std::fmt;
 use std::sync::Arc;
 
 use epp_plugin_api::{EndpointIdx, ProfileRun, Snapshot};
-use prometheus_client::metrics::counter::Counter;
-use tokio::sync::mpsc;
 
 use crate::sched::record::DecisionRecord;
 use crate::sched::scratch::Work;
 
+/// Takes cycles to be written down.
+pub trait Tape: fmt::Debug + Send + Sync {
+    /// Takes one, or drops it; never waits for a disk.
+    fn take(&self, cycle: &Taped<'_>);
+}
+
 /// One cycle.
-#[derive(Clone, Debug)]
-pub struct Taped {
-    pub record: Arc<DecisionRecord>,
+#[derive(Clone, Copy, Debug)]
+pub struct Taped<'a> {
+    pub record: &'a DecisionRecord,
     /// The config in force, with every default.
-    pub config: Arc<str>,
+    pub config: &'a Arc<str>,
+    pub draft: &'a Draft,
+}
+
+/// What a cycle has come to so far.
+#[derive(Debug, Default)]
+pub struct Draft {
     /// `None`: it was refused before anyone was scored.
-    pub snapshot: Option<Arc<Snapshot>>,
-    /// The place of the profile whose endpoints the request went to.
-    pub primary: Option<usize>,
-    pub runs: Vec<TapedRun>,
-    /// Of all runs, one after the other.
+    snapshot: Option<Arc<Snapshot>>,
+    primary: Option<usize>,
+    runs: Vec<TapedRun>,
+    /// Of all runs, one after the other, as the other lists are.
     rows: Vec<EndpointIdx>,
     scores: Vec<f64>,
     kept: Vec<u32>,
 }
 
-/// One run of a profile. What it says of rows stands in lists that all runs share.
+/// One run of a profile, and how much of the lists is its own.
 #[derive(Clone, Copy, Debug)]
-pub struct TapedRun {
-    /// The place of the profile in the config.
-    pub profile: usize,
-    /// What the picker's random choices began with.
-    pub seed: u64,
+struct TapedRun {
+    profile: usize,
+    seed: u64,
     n_left: usize,
     n_picked: usize,
     n_scorers: usize,
@@ -43,7 +51,9 @@ pub struct TapedRun {
 /// What one run of a profile left.
 #[derive(Clone, Copy, Debug)]
 pub struct RunView<'a> {
+    /// The place of the profile in the config.
     pub profile: usize,
+    /// What the picker's random choices began with.
     pub seed: u64,
     /// Who got past the filters, in the order of rows.
     pub left: &'a [EndpointIdx],
@@ -56,9 +66,54 @@ pub struct RunView<'a> {
     pub kept: &'a [u32],
 }
 
-impl Taped {
+impl Draft {
+    /// Forgets the cycle, and keeps the memory.
+    pub fn clear(&mut self) {
+        (self.snapshot, self.primary) = (None, None);
+        self.runs.clear();
+        self.rows.clear();
+        self.scores.clear();
+        self.kept.clear();
+    }
+
+    /// A profile is about to be judged on this snapshot.
+    pub fn judges(&mut self, snapshot: &Arc<Snapshot>) {
+        self.snapshot = Some(snapshot.clone());
+    }
+
+    /// The profile at this place has just run on `work`; the picker began with this seed.
+    pub fn ran(&mut self, profile: usize, seed: u64, run: &ProfileRun, work: &Work) {
+        let Work { left, trail, .. } = work;
+        let picked = run.targets().unwrap_or_default();
+        let before = self.rows.len();
+        self.rows.extend(left.iter());
+        let n_left = self.rows.len() - before;
+        for scores in trail.scores() {
+            self.scores.extend(self.rows[before..].iter().map(|idx| scores[idx.row()]));
+        }
+        self.rows.extend_from_slice(picked);
+        self.kept.extend(trail.left().iter().map(|left| left.count() as u32));
+        let (n_scorers, n_filters) = (trail.scores().len(), trail.left().len());
+        self.runs.push(TapedRun { profile, seed, n_left, n_picked: picked.len(), n_scorers, n_filters });
+    }
+
+    /// The request goes where the profile at this place says.
+    pub fn decided(&mut self, primary: usize) {
+        self.primary = Some(primary);
+    }
+
+    /// What the cycle was judged on, if it was.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_deref()
+    }
+
+    /// The place of the profile whose endpoints the request went to.
+    pub fn primary(&self) -> Option<usize> {
+        self.primary
+    }
+
     /// The runs in their order.
-    pub fn views(&self) -> impl Iterator<Item = RunView<'_>> {
+    pub fn runs(&self) -> impl Iterator<Item = RunView<'_>> {
         let (mut rows, mut scores, mut kept) = (&self.rows[..], &self.scores[..], &self.kept[..]);
         self.runs.iter().map(move |run| RunView {
             profile: run.profile,
@@ -76,70 +131,4 @@ fn first<'a, T>(of: &mut &'a [T], n: usize) -> &'a [T] {
     let (first, rest) = of.split_at(n);
     *of = rest;
     first
-}
-
-/// A cycle that is under way.
-#[derive(Debug, Default)]
-pub struct Draft {
-    snapshot: Option<Arc<Snapshot>>,
-    primary: Option<usize>,
-    runs: Vec<TapedRun>,
-    rows: Vec<EndpointIdx>,
-    scores: Vec<f64>,
-    kept: Vec<u32>,
-}
-
-impl Draft {
-    /// A profile is about to be judged on this snapshot.
-    pub fn judges(&mut self, snapshot: &Arc<Snapshot>) {
-        self.snapshot = Some(snapshot.clone());
-    }
-
-    /// The profile at this place has just run on `work`; the picker began with this seed.
-    pub fn ran(&mut self, profile: usize, seed: u64, run: &ProfileRun, work: &Work) {
-        let Work { left, trail, .. } = work;
-        let (n_left, picked) = (left.count(), run.targets().unwrap_or_default());
-        let n_scorers = trail.scores().len();
-        self.rows.reserve(n_left + picked.len());
-        self.rows.extend(left.iter());
-        self.rows.extend_from_slice(picked);
-        self.scores.reserve(n_left * n_scorers);
-        for scores in trail.scores() {
-            self.scores.extend(left.iter().map(|idx| scores[idx.row()]));
-        }
-        self.kept.extend(trail.left().iter().map(|left| left.count() as u32));
-        let (n_picked, n_filters) = (picked.len(), trail.left().len());
-        self.runs.push(TapedRun { profile, seed, n_left, n_picked, n_scorers, n_filters });
-    }
-
-    /// The request goes where the profile at this place says.
-    pub fn decided(&mut self, primary: usize) {
-        self.primary = Some(primary);
-    }
-
-    fn finish(self, record: Arc<DecisionRecord>, config: Arc<str>) -> Taped {
-        let Self { snapshot, primary, runs, rows, scores, kept } = self;
-        Taped { record, config, snapshot, primary, runs, rows, scores, kept }
-    }
-}
-
-/// Where cycles go to be written down. When whoever writes cannot keep up, what is too much is dropped and counted.
-#[derive(Clone, Debug)]
-pub struct Tape {
-    to: mpsc::Sender<Taped>,
-    dropped: Counter,
-}
-
-impl Tape {
-    /// A tape whose other end takes cycles, and the counter of those that it did not take.
-    pub fn new(to: mpsc::Sender<Taped>, dropped: Counter) -> Self {
-        Self { to, dropped }
-    }
-
-    /// Hands a cycle on.
-    pub fn take(&self, draft: Draft, record: Arc<DecisionRecord>, config: Arc<str>) {
-        if self.to.try_send(draft.finish(record, config)).is_err() {
-            self.dropped.inc();
-        }
-    }
 }
