@@ -216,7 +216,7 @@ mod tests {
 
     /// The means and deviations of KV usage, queue and running requests.
     fn gauges(metrics: &BoardMetrics) -> [f64; 6] {
-        let pool = [("name", "pool".to_owned())];
+        let pool = Pool { name: "pool".to_owned() };
         let value = |f: &Floats| f.get(&pool).map_or(f64::NAN, |g| g.get());
         let spreads = [&metrics.kv_usage, &metrics.waiting, &metrics.running];
         let mut all = [0.0; 6];
