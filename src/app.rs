@@ -32,6 +32,7 @@ use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
 use crate::flow::control::Control;
 use crate::generation::{Generation, Generations};
+use crate::recording;
 use crate::reload::{LastError, Reloader};
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
 use crate::sched::record::Decisions;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub health_on_grpc: bool,
     pub stream_metrics: bool,
     pub pprof: bool,
+    /// `None`: decisions are not recorded.
+    pub recording: Option<recording::Settings>,
     pub drain: Duration,
     pub options: Options,
 }
@@ -99,7 +102,13 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     telemetry::process::register(&hub);
 
     let last_error = LastError::default();
-    let decisions = Arc::new(Decisions::default());
+    let decisions = Arc::new(match &settings.recording {
+        None => Decisions::default(),
+        Some(recording) => {
+            let tape = recording::start(recording, &tasks, &hub);
+            Decisions::taped(tape.with_context(|| format!("--record: {}", recording.path.display()))?)
+        }
+    });
     let (ready, is_ready) = watch::channel(false);
     let board_cell = Arc::new(ArcSwapOption::<Board>::empty());
     let kv_cell = Arc::new(ArcSwapOption::<Kv>::empty());

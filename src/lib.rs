@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod bench;
 pub mod board;
 pub mod calls;
 pub mod cli;
@@ -10,8 +11,11 @@ pub mod ext_proc;
 pub mod files;
 pub mod flow;
 pub mod generation;
+pub mod recording;
 pub mod reload;
+pub mod replay;
 pub mod sched;
+pub mod simulate;
 pub mod tasks;
 pub mod telemetry;
 pub mod trust;

@@ -19,6 +19,7 @@ use epp::flow::refusal::Refusal;
 use epp_plugin_api::{Charge, InferenceRequest, Ledger, Snapshot};
 use futures_util::FutureExt;
 use tikv_jemallocator::Jemalloc;
+use tokio::time::Instant;
 
 use board::{Shared, board, request};
 
@@ -49,6 +50,7 @@ struct Queue {
     /// One of each flow.
     requests: Vec<&'static InferenceRequest>,
     came: usize,
+    began: Instant,
 }
 
 impl Queue {
@@ -65,7 +67,14 @@ impl Queue {
             &*Box::leak(Box::new(request))
         };
         let requests = (0..FLOWS).map(of_flow).collect();
-        Self { control, snapshot, ledger: shared.slots.ledger("inflight-load-producer"), requests, came: 0 }
+        Self {
+            control,
+            snapshot,
+            ledger: shared.slots.ledger("inflight-load-producer"),
+            requests,
+            came: 0,
+            began: Instant::now(),
+        }
     }
 
     /// The next request comes; `Ok` if it goes at once.
@@ -84,7 +93,7 @@ impl Queue {
     /// The request is counted on an endpoint.
     fn run(&self, departure: Departure, endpoint: usize) -> (Charge, Slot) {
         let charge = self.ledger.charge(self.snapshot.ids()[endpoint % ENDPOINTS as usize], 0);
-        let slot = self.control.begin(0);
+        let slot = self.control.begin(0, self.began);
         drop(departure);
         (charge, slot)
     }

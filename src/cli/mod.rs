@@ -1,5 +1,6 @@
 //! The command line: flags only serve; beside that, one file a subcommand.
 
+mod bench;
 pub mod check;
 pub mod engine;
 mod explain;
@@ -7,9 +8,11 @@ pub mod metrics;
 pub mod pick;
 pub mod plugins;
 pub mod refusals;
+mod replay;
 pub mod schema;
 pub mod serve;
 pub mod settings;
+mod simulate;
 mod trace;
 
 use std::ffi::OsString;
@@ -32,13 +35,16 @@ struct Tools {
 
 #[derive(Debug, Subcommand)]
 enum Tool {
+    Bench(bench::Args),
     Check(check::Args),
     Engine(engine::Args),
     Metrics(metrics::Args),
     Pick(pick::Args),
     Plugins(plugins::Args),
     Refusals(refusals::Args),
+    Replay(replay::Args),
     Schema(schema::Args),
+    Simulate(simulate::Args),
     Trace(trace::Args),
 }
 
@@ -46,18 +52,33 @@ enum Tool {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     if !matches!(
         args.get(1).and_then(|a| a.to_str()),
-        Some("check" | "engine" | "metrics" | "pick" | "plugins" | "refusals" | "schema" | "trace")
+        Some(
+            "bench"
+                | "check"
+                | "engine"
+                | "metrics"
+                | "pick"
+                | "plugins"
+                | "refusals"
+                | "replay"
+                | "schema"
+                | "simulate"
+                | "trace"
+        )
     ) {
         return serve(&serve::Args::parse_from(args));
     }
     match Tools::parse_from(args).tool {
+        Tool::Bench(args) => tool(bench::run(args)),
         Tool::Check(args) => check::run(&args, app::registry()),
         Tool::Engine(args) => tool(engine::run(args)),
         Tool::Metrics(args) => metrics::run(args, app::registry()),
         Tool::Pick(args) => tool(pick::run(args)),
         Tool::Plugins(args) => plugins::run(&args, app::registry()),
         Tool::Refusals(refusals::Args {}) => refusals::run(),
+        Tool::Replay(args) => replay::run(&args),
         Tool::Schema(args) => schema::run(&args, app::registry()),
+        Tool::Simulate(args) => simulate::run(&args, app::registry()),
         Tool::Trace(args) => trace::run(&args),
     }
 }

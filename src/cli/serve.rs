@@ -61,6 +61,12 @@ pub struct Args {
     /// Answer a request with `x-llm-d-explain: 1` with the record of its decision, in metadata and a response header.
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub explain_header: bool,
+    /// Record what each request was decided on in this file, for `epp replay`; when it is full, it becomes FILE.1.
+    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    pub record: String,
+    /// Most bytes of each of the two files of --record, as 64Mi or 1G.
+    #[arg(long, value_name = "SIZE", default_value = "256Mi")]
+    pub record_size: String,
     /// Path of the EndpointPickerConfig, YAML or JSON.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     pub config_file: String,

@@ -10,6 +10,7 @@ use crate::config::quantity::parse_size;
 use crate::ext_proc::context::Options;
 use crate::ext_proc::service::MessageLimits;
 use crate::ext_proc::tls::TlsSettings;
+use crate::recording;
 
 const DEFAULT_RECEIVE: usize = 64 << 20;
 
@@ -46,6 +47,7 @@ impl Args {
             health_on_grpc: self.health_checking,
             stream_metrics: self.enable_grpc_stream_metrics,
             pprof: self.enable_pprof,
+            recording: self.recording()?,
             drain: self.drain_timeout,
             options: Options {
                 subset_hint: !self.disable_endpoint_subset_filter,
@@ -72,6 +74,13 @@ impl Args {
             }
         }
         Ok(())
+    }
+
+    fn recording(&self) -> anyhow::Result<Option<recording::Settings>> {
+        let most_bytes = size("record-size", &self.record_size)?;
+        let most_bytes = most_bytes.ok_or_else(|| anyhow!("--record-size: expected more than 0"))? as u64;
+        let path = PathBuf::from(&self.record);
+        Ok((!self.record.is_empty()).then_some(recording::Settings { path, most_bytes }))
     }
 
     /// The selector has no effect here, but a deployment that has a wrong one is told.
@@ -202,6 +211,7 @@ mod tests {
             (vec!["--grpc-max-recv-msg-size=-1"], "grpc-max-recv-msg-size"),
             (vec!["--tls-min-version=VersionTLS9"], "tls-min-version"),
             (vec!["--tls-cipher-suites=WIBBLE"], "tls-cipher-suites"),
+            (vec!["--record=x", "--record-size=0"], "record-size"),
             (vec!["--metrics-cert-dir=/nonexistent"], "/nonexistent"),
             (vec!["--grpc-port=70000"], "70000"),
             (vec!["--endpoint-selector=((("], "endpoint-selector"),

@@ -7,6 +7,7 @@ pub mod exchange;
 pub mod health;
 pub mod metrics;
 pub mod parser_table;
+pub mod pick;
 pub mod reading;
 pub mod server;
 pub mod service;

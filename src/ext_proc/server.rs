@@ -13,13 +13,16 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tonic::service::{Interceptor, InterceptorLayer};
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::{Request, Status};
 
 use crate::ext_proc::health::Health;
-use crate::ext_proc::service::ExternalProcessor;
+use crate::ext_proc::service::{ExternalProcessor, OpenedAt};
 use crate::tasks::Tasks;
 
 /// Streams of one connection that may be open at once: a direct client may well hold thousands.
@@ -84,7 +87,8 @@ pub async fn serve(
     tasks: &Tasks,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let router = http2().add_service(service).add_optional_service(health.map(|h| h.service()));
+    let stamp = InterceptorLayer::new(Stamp(Instant::now()));
+    let router = http2().layer(stamp).add_service(service).add_optional_service(health.map(|h| h.service()));
     router.serve_with_incoming_shutdown(accept(listener, tls, connections, tasks), stop).await
 }
 
@@ -102,6 +106,23 @@ pub async fn serve_health(
         .add_service(health.service())
         .serve_with_incoming_shutdown(accept(listener, None, &Connections::default(), tasks), stop)
         .await
+}
+
+/// Notes when a stream was opened. Every stream is served on a clone of the service, and the clones are made in the order
+/// in which streams are opened; what is done with them then runs side by side, in any order.
+struct Stamp(Instant);
+
+impl Clone for Stamp {
+    fn clone(&self) -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Interceptor for Stamp {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.extensions_mut().insert(OpenedAt(self.0));
+        Ok(request)
+    }
 }
 
 /// A server that notices when a client is gone without a word.

@@ -20,6 +20,7 @@ use tonic_prost::ProstCodec;
 
 use crate::ext_proc::context::Context;
 use crate::ext_proc::metrics::OpenStream;
+use crate::ext_proc::pick::Opened;
 use crate::ext_proc::stream::{ClientEnd, Stream};
 use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 
@@ -27,6 +28,10 @@ use crate::ext_proc::wire::{ProcessingRequest, ProcessingResponse};
 pub const NAME: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 /// The path of its one method.
 pub const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
+
+/// When a stream was opened, for who can tell better than the service itself.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenedAt(pub Instant);
 
 /// `ExternalProcessor` with its one method.
 #[derive(Clone)]
@@ -90,11 +95,13 @@ impl StreamingService<ProcessingRequest> for Process {
 
     fn call(&mut self, request: Request<Streaming<ProcessingRequest>>) -> Self::Future {
         let timeout = request.metadata().get("grpc-timeout").and_then(|value| timeout(value.to_str().ok()?));
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let at = request.extensions().get().map_or_else(Instant::now, |OpenedAt(at)| *at);
+        let deadline = timeout.and_then(|timeout| at.checked_add(timeout));
+        let stream = Stream::opened(self.0.clone(), Opened { at, deadline });
         let open = Open {
             messages: request.into_inner(),
             counted: self.0.streams.as_ref().map(|s| s.open()),
-            waiting: Some(Box::new(Stream::new(self.0.clone()).until(deadline))),
+            waiting: Some(Box::new(stream)),
             taking: None,
             kept_open: false,
         };

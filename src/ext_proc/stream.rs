@@ -17,16 +17,15 @@ use crate::ext_proc::after;
 use crate::ext_proc::answer::{Routing, immediate, push_pieces, reported};
 use crate::ext_proc::context::Context;
 use crate::ext_proc::exchange::{Exchange, InFlight, Reader, Renamed};
+use crate::ext_proc::pick::{Opened, Pick, pick};
 use crate::ext_proc::reading::{BodyChunks, EXPLAIN, ReadRequest, RequestHead, read};
-use crate::ext_proc::waiting::wait;
 use crate::ext_proc::wire::{
     BodyMode, CommonResponse, HeaderMutation, HttpBody, HttpHeaders, Metadata, PhaseResponse, ProcessingRequest,
     ProcessingResponse, ProtocolConfiguration, Request, Response, TrailersResponse,
 };
 use crate::flow::control::Slot;
 use crate::flow::refusal::Refusal;
-use crate::generation::Generation;
-use crate::sched::cycle::{Inputs, Outcome};
+use crate::sched::cycle::Outcome;
 use crate::sched::metrics::Stage;
 use crate::sched::record::DecisionRecord;
 use crate::sched::subset::Subset;
@@ -85,40 +84,6 @@ impl RequestMode {
     }
 }
 
-/// Waits until the request may go, then chooses among the endpoints that there are.
-async fn pick(
-    cx: &Context,
-    generation: &Generation,
-    request: &mut InferenceRequest,
-    subset: Option<&Subset>,
-    deadline: Option<Instant>,
-) -> Result<Pick, Refusal> {
-    generation.pipeline.read(request);
-    let departure = wait(cx, generation, request, deadline).await?;
-    let inputs = Inputs {
-        board: &|| cx.snapshots.load_full(),
-        request,
-        subset,
-        ledger: &cx.ledger,
-        now: Instant::now(),
-        with_scores: cx.options.emit_scores,
-        generation: generation.number,
-        decisions: &cx.decisions,
-    };
-    let (outcome, record) = generation.pipeline.run(inputs, &*cx.calls).await?;
-    let slot = cx.flow.begin(request.priority);
-    // From here on the request is seen where it went.
-    drop(departure);
-    Ok(Pick { outcome, record, slot })
-}
-
-/// A request that has an endpoint.
-struct Pick {
-    outcome: Outcome,
-    record: Arc<DecisionRecord>,
-    slot: Slot,
-}
-
 /// When the client has said all that it had to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEnd {
@@ -133,28 +98,26 @@ pub struct Stream {
     phase: Phase,
     request_mode: RequestMode,
     response_mode: BodyMode,
-    /// Until when the client waits for the whole stream, if it says so.
-    deadline: Option<Instant>,
+    opened: Opened,
     out: VecDeque<ProcessingResponse>,
 }
 
 impl Stream {
-    /// A stream on which nothing has been said yet.
+    /// A stream that is opened now, and on which nothing has been said yet.
     pub fn new(cx: Arc<Context>) -> Self {
+        Self::opened(cx, Opened { at: Instant::now(), deadline: None })
+    }
+
+    /// A stream that was opened so.
+    pub fn opened(cx: Arc<Context>, opened: Opened) -> Self {
         Self {
             cx,
             phase: Phase::Start,
             request_mode: RequestMode::Duplex,
             response_mode: BodyMode::FullDuplexStreamed,
-            deadline: None,
+            opened,
             out: VecDeque::new(),
         }
-    }
-
-    /// The same stream, for which the client waits until `deadline`.
-    pub fn until(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline;
-        self
     }
 
     /// Whether the request has just been ended to make room for another; otherwise wakes the task when it is.
@@ -286,7 +249,7 @@ impl Stream {
             Err(u) => return self.refuse(&u.refusal, &u.model, &u.model, &head, now),
         };
         let subset = metadata.as_ref().filter(|_| self.cx.options.subset_hint).and_then(subset_hint);
-        let picked = pick(&self.cx, &generation, &mut request, subset.as_ref(), self.deadline).await;
+        let picked = pick(&self.cx, &generation, &mut request, subset.as_ref(), &self.opened).await;
         let Pick { mut outcome, record, slot } = match picked {
             Ok(picked) => picked,
             Err(refusal) => return self.refuse(&refusal, &request.model, &request.target_model, &head, now),
@@ -432,7 +395,7 @@ impl Stream {
         }
         let generation = self.cx.generations.load_full();
         let mut request = head.without_body(&generation);
-        let picked = pick(&self.cx, &generation, &mut request, None, self.deadline).await;
+        let picked = pick(&self.cx, &generation, &mut request, None, &self.opened).await;
         let Pick { mut outcome, record, slot } = match picked {
             Ok(picked) => picked,
             Err(refusal) => return self.refuse(&refusal, "", &request.target_model, &head, now),

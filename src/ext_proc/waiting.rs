@@ -31,10 +31,10 @@ pub async fn wait(
     drop(client);
     match entered {
         Ok(None) => Ok(None),
-        Ok(departure) => {
-            request.waited = began.elapsed();
-            cx.stages.observe(Stage::Queue, request.waited);
-            Ok(departure)
+        Ok(Some(departure)) => {
+            request.waited = departure.waited().unwrap_or_default();
+            cx.stages.observe(Stage::Queue, began.elapsed());
+            Ok(Some(departure))
         }
         Err(refusal) => {
             cx.stages.observe(Stage::Queue, began.elapsed());

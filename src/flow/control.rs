@@ -160,7 +160,7 @@ impl Control {
             (Some(Entered::Goes), _) => {
                 series.handled(None, began.elapsed());
                 series.left(Outcome::Dispatched, Duration::ZERO);
-                Ok(Some(Departure { control: self.clone(), bytes }))
+                Ok(Some(Departure { control: self.clone(), bytes, waited: None }))
             }
             (Some(Entered::Refused(outcome)), _) => {
                 series.handled(Some(outcome), began.elapsed());
@@ -183,11 +183,12 @@ impl Control {
         }
     }
 
-    /// A request gets under way. Keep what is returned until everything that it holds has been given back.
-    pub fn begin(self: &Arc<Self>, priority: i32) -> Slot {
+    /// A request gets under way, which has not had to wait since then. Keep what is returned until everything that it
+    /// holds has been given back.
+    pub fn begin(self: &Arc<Self>, priority: i32, since: Instant) -> Slot {
         let mut told = None;
         let run = self.state.lock().core.as_mut().and_then(|core| {
-            core.begin(priority, || {
+            core.begin(priority, since, || {
                 let (how, evicted) = oneshot::channel();
                 told = Some(evicted);
                 how
@@ -295,9 +296,10 @@ impl Control {
         for (gone, outcome) in left {
             let Waiter { verdict, series } = gone.payload;
             series.went(gone.bytes);
-            series.left(outcome, now.saturating_duration_since(gone.since));
+            let waited = now.saturating_duration_since(gone.since);
+            series.left(outcome, waited);
             let told = match outcome {
-                Outcome::Dispatched => Ok(Departure { control: self.clone(), bytes: gone.bytes }),
+                Outcome::Dispatched => Ok(Departure { control: self.clone(), bytes: gone.bytes, waited: Some(waited) }),
                 outcome => Err(outcome),
             };
             // With its client gone, a departure is given back as it drops.
@@ -333,6 +335,14 @@ impl Drop for Place<'_> {
 pub struct Departure {
     control: Arc<Control>,
     bytes: u64,
+    waited: Option<Duration>,
+}
+
+impl Departure {
+    /// How long it waited; `None`: it went at once.
+    pub fn waited(&self) -> Option<Duration> {
+        self.waited
+    }
 }
 
 impl Drop for Departure {

@@ -157,10 +157,10 @@ impl<P, V> Core<P, V> {
         self.pump(world, effects);
     }
 
-    /// A request gets under way; `None` if those are not watched.
-    pub fn begin(&mut self, priority: i32, how: impl FnOnce() -> V) -> Option<Run> {
+    /// A request gets under way, which has not had to wait since then; `None` if those are not watched.
+    pub fn begin(&mut self, priority: i32, since: Instant, how: impl FnOnce() -> V) -> Option<Run> {
         let watched = self.queue.settings().eviction && !self.lets_all;
-        watched.then(|| self.running.begin(priority, how()))
+        watched.then(|| self.running.begin(priority, since, how()))
     }
 
     /// A request that was under way is over.

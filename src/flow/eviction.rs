@@ -18,6 +18,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Run {
     ticket: Ticket,
     priority: i32,
+    since: Instant,
+}
+
+impl Run {
+    fn key(&self) -> (i32, Reverse<(Instant, Ticket)>) {
+        (self.priority, Reverse((self.since, self.ticket)))
+    }
 }
 
 /// Every request under way. Only those of a priority below zero may be ended.
@@ -25,7 +32,7 @@ pub struct Running<T> {
     tickets: Tickets,
     in_flight: usize,
     /// The lowest priority first, then the newest.
-    victims: BTreeMap<(i32, Reverse<Ticket>), T>,
+    victims: BTreeMap<(i32, Reverse<(Instant, Ticket)>), T>,
 }
 
 impl<T> Default for Running<T> {
@@ -35,12 +42,12 @@ impl<T> Default for Running<T> {
 }
 
 impl<T> Running<T> {
-    /// A request gets under way; `how` ends it.
-    pub fn begin(&mut self, priority: i32, how: T) -> Run {
-        let run = Run { ticket: self.tickets.next(), priority };
+    /// A request gets under way, which has not had to wait since then; `how` ends it.
+    pub fn begin(&mut self, priority: i32, since: Instant, how: T) -> Run {
+        let run = Run { ticket: self.tickets.next(), priority, since };
         self.in_flight += 1;
         if priority < 0 {
-            self.victims.insert((priority, Reverse(run.ticket)), how);
+            self.victims.insert(run.key(), how);
         }
         run
     }
@@ -48,7 +55,7 @@ impl<T> Running<T> {
     /// It is over, however it ended.
     pub fn end(&mut self, run: Run) {
         self.in_flight -= 1;
-        self.victims.remove(&(run.priority, Reverse(run.ticket)));
+        self.victims.remove(&run.key());
     }
 
     /// How many are under way.
@@ -69,8 +76,8 @@ impl<T> Running<T> {
     /// Gives up the first one if its priority is below the bound. It counts as under way until it is over.
     pub fn take(&mut self, below: i32) -> Option<(Run, T)> {
         self.least().filter(|priority| *priority < below)?;
-        let ((priority, Reverse(ticket)), how) = self.victims.pop_first()?;
-        Some((Run { ticket, priority }, how))
+        let ((priority, Reverse((since, ticket))), how) = self.victims.pop_first()?;
+        Some((Run { ticket, priority, since }, how))
     }
 }
 
@@ -169,9 +176,9 @@ mod tests {
     use super::*;
 
     fn running(priorities: &[i32]) -> Running<usize> {
-        let mut running = Running::default();
+        let (mut running, zero) = (Running::default(), Instant::now());
         for (i, priority) in priorities.iter().enumerate() {
-            running.begin(*priority, i);
+            running.begin(*priority, zero, i);
         }
         running
     }
@@ -198,6 +205,16 @@ mod tests {
         let order: Vec<usize> = std::iter::from_fn(|| running.take(0).map(|(_, i)| i)).collect();
         assert_eq!(order, [2, 1, 3, 0]);
         assert_eq!(running.in_flight(), 5);
+    }
+
+    #[test]
+    fn the_newest_is_the_one_that_went_last_whoever_is_counted_first() {
+        let (mut running, zero) = (Running::default(), Instant::now());
+        for (i, second) in [2, 1, 3].into_iter().enumerate() {
+            running.begin(-1, zero + Duration::from_secs(second), i);
+        }
+        let order: Vec<usize> = std::iter::from_fn(|| running.take(0).map(|(_, i)| i)).collect();
+        assert_eq!(order, [2, 0, 1]);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use epp_plugin_api::{Call, Job, Question};
+use tokio::time::Instant;
 
 /// The answer to a call, or why there is none.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, String>> + Send + 'a>>;
 
-/// Makes calls for plugins, which do no I/O, and takes long computations off the threads that serve streams.
+/// Makes calls for plugins, which do no I/O, waits for them, and takes long computations off the threads that serve streams.
 pub trait Calls: Send + Sync {
     /// Makes a call; the answer is the body of a reply of a status from 200 to 299.
     fn call(&self, call: Call) -> Answer<'_>;
@@ -27,6 +28,16 @@ pub trait Calls: Send + Sync {
 
     /// Makes a call and forgets about it.
     fn send(&self, call: Call);
+
+    /// Waits until then on behalf of a plugin that gathers.
+    fn until(&self, then: Instant) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(tokio::time::sleep_until(then))
+    }
+
+    /// What time it is after a wait.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// Refuses every call and job: for pipelines whose plugins ask nobody.

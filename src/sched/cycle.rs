@@ -20,6 +20,7 @@ use crate::sched::profile::remember_scores;
 use crate::sched::record::{DecisionRecord, Decisions};
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
 use crate::sched::subset::Subset;
+use crate::sched::tape::Draft;
 use crate::sched::truth::Expected;
 
 /// What a cycle is run on.
@@ -84,12 +85,16 @@ impl Pipeline {
         // Random choices follow from the seed, so that they can be made again.
         let mut rng = std::mem::replace(&mut lease.work.rng, fastrand::Rng::with_seed(seed));
         let mut record = DecisionRecord::new(inputs.request, inputs.generation, seed);
+        lease.work.draft = inputs.decisions.tape().map(|_| Draft::default());
         let result = self.run_on(inputs, calls, &mut lease, &mut record).await;
         std::mem::swap(&mut lease.work.rng, &mut rng);
         if let Err(refusal) = &result {
             record.refused(refusal);
         }
         let record = Arc::new(record);
+        if let (Some(tape), Some(draft)) = (inputs.decisions.tape(), lease.work.draft.take()) {
+            tape.take(draft, record.clone(), self.config.clone());
+        }
         inputs.decisions.push(record.clone());
         result.map(|outcome| (outcome, record))
     }
@@ -198,7 +203,7 @@ impl Pipeline {
                 }
             }
             if let Some(gather) = &p.gather {
-                match company.join(at, &**gather, inputs, view, work, laps).await {
+                match company.join(at, &**gather, (inputs, calls), view, work, laps).await {
                     Ok(Produced::All) => {}
                     Ok(Produced::OutOfDate) => return Produced::OutOfDate,
                     Err(why) => result = result.and(Err(why)),
@@ -242,6 +247,9 @@ impl Pipeline {
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.refresh(&cx, &mut work.columns);
         }
+        if let Some(draft) = &mut work.draft {
+            draft.judges(snapshot);
+        }
         laps.lap();
         self.run_profiles(&cx, work, with_scores, record, laps)?;
 
@@ -251,6 +259,9 @@ impl Pipeline {
             let exhausted = work.runs.runs.contains(&ProfileRun::Exhausted);
             if exhausted { Refusal::Exhausted } else { Refusal::NoDecision(why.0) }
         })?;
+        if let Some(draft) = &mut work.draft {
+            draft.decided(decision.primary);
+        }
         let picked = Picked { runs: &work.runs, primary: decision.primary };
         let Some(target) = picked.target() else {
             return Err(Refusal::Exhausted);
@@ -333,8 +344,13 @@ impl Pipeline {
                 Next::Run(at) => {
                     let Some(profile) = self.profiles.get(at) else { break };
                     let cx = Cycle { peer: work.runs.peer, ..*cx };
+                    let seed = work.rng.get_seed();
                     let run = profile.run(&cx, work, laps);
                     record.ran(profile, &run, cx.snapshot, work);
+                    if let Some(mut draft) = work.draft.take() {
+                        draft.ran(at, seed, &run, work);
+                        work.draft = Some(draft);
+                    }
                     work.runs.runs[at] = run;
                     if with_scores {
                         remember_scores(work, at);

@@ -3,14 +3,17 @@
 //! A wait takes as long as it takes, so the snapshot is a newer one afterwards. If endpoints have come or gone meanwhile,
 //! rows stand for others than before, and what was produced is produced again. So none is picked that is gone.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use epp_plugin_api::{Cycle, Gather, Gathered, Held, InferenceRequest, Picked, Snapshot};
+use futures_util::future::select;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::sched::calls::Calls;
 use crate::sched::cycle::{Inputs, load_of};
 use crate::sched::laps::Laps;
 use crate::sched::scratch::Work;
@@ -73,7 +76,7 @@ impl Company {
         &mut self,
         at: usize,
         gather: &dyn Gather,
-        inputs: &Inputs<'_>,
+        (inputs, calls): (&Inputs<'_>, &dyn Calls),
         view: &mut View,
         work: &mut Work,
         laps: &mut Laps,
@@ -90,10 +93,10 @@ impl Company {
         while let Some(until) = joined.gathered.wait(&view.cycle(inputs.request), &work.candidates) {
             laps.lap();
             // Woken or not, the plugin is asked again.
-            let _ = tokio::time::timeout_at(until, joined.bell.0.notified()).await;
+            select(pin!(joined.bell.0.notified()), calls.until(until)).await;
             self.waited += laps.lap();
             let before = view.snapshot.membership();
-            *view = View { snapshot: (inputs.board)(), now: Instant::now() };
+            *view = View { snapshot: (inputs.board)(), now: calls.now() };
             if view.snapshot.membership() != before {
                 return Ok(Produced::OutOfDate);
             }

@@ -12,6 +12,7 @@ pub mod profile;
 pub mod record;
 pub mod scratch;
 pub mod subset;
+pub mod tape;
 #[cfg(test)]
 mod tests;
 pub mod trail;

@@ -28,6 +28,8 @@ pub struct Pipeline {
     pub(super) handler_decide: Timer,
     /// Sheds requests of negative priority; `None`: they have waited instead.
     pub(super) saturation: Option<Arc<dyn Saturation>>,
+    /// The config that it was built from, with every default.
+    pub(super) config: Arc<str>,
     pub(super) metrics: Arc<SchedMetrics>,
     pub(super) stages: Arc<StageMetrics>,
     pub(super) truth: Arc<Truth>,
@@ -126,6 +128,7 @@ impl Pipeline {
                 .flow
                 .is_none()
                 .then(|| role(saturation.instance.saturation.as_ref(), saturation, "saturation detector")),
+            config: plan.effective.as_str().into(),
             metrics,
             stages: StageMetrics::of(hub),
             truth: Truth::of(hub),

@@ -76,7 +76,8 @@ pub fn remember_scores(work: &mut Work, profile: usize) {
     scored[profile].extend(left.iter().map(|idx: EndpointIdx| (idx, totals[idx.row()])));
 }
 
-fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
+/// Adds weighted scores to totals, row by row.
+pub fn add(totals: &mut [f64], scores: &[f64], weight: f64) {
     for (total, &score) in totals.iter_mut().zip(scores) {
         // What is no number compares false and counts as 0.
         let score = if score > 0.0 { score.min(1.0) } else { 0.0 };

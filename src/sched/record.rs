@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use crate::flow::refusal::Refusal;
 use crate::sched::profile::Profile;
 use crate::sched::scratch::Work;
+use crate::sched::tape::Tape;
 use crate::sched::truth::Served;
 use crate::telemetry::utc::Utc;
 
@@ -206,12 +207,25 @@ fn best(left: &Candidates, totals: &[f64], picked: &[EndpointIdx]) -> impl Itera
 
 /// The last decisions; when full, the oldest one goes.
 #[derive(Debug, Default)]
-pub struct Decisions(Mutex<VecDeque<Arc<DecisionRecord>>>);
+pub struct Decisions {
+    kept: Mutex<VecDeque<Arc<DecisionRecord>>>,
+    tape: Option<Tape>,
+}
 
 impl Decisions {
+    /// Hands every cycle to this tape, too.
+    pub fn taped(tape: Tape) -> Self {
+        Self { kept: Mutex::default(), tape: Some(tape) }
+    }
+
+    /// Where cycles are recorded, if they are.
+    pub fn tape(&self) -> Option<&Tape> {
+        self.tape.as_ref()
+    }
+
     /// Keeps one more.
     pub fn push(&self, record: Arc<DecisionRecord>) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if kept.len() == MOST_RECORDS {
             kept.pop_front();
         }
@@ -220,7 +234,7 @@ impl Decisions {
 
     /// The last `n`, newest first.
     pub fn last(&self, n: usize) -> Vec<Arc<DecisionRecord>> {
-        self.0.lock().iter().rev().take(n).cloned().collect()
+        self.kept.lock().iter().rev().take(n).cloned().collect()
     }
 }
 

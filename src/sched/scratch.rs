@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use epp_plugin_api::{Candidates, Columns, EndpointIdx, ProfileRun, Runs, Targets};
 use parking_lot::Mutex;
 
+use crate::sched::tape::Draft;
 use crate::sched::trail::Trail;
 
 /// Buffers for one request in rooms 4 to 6.
@@ -38,6 +39,8 @@ pub struct Work {
     pub scored: Vec<Vec<(EndpointIdx, f64)>>,
     pub rng: fastrand::Rng,
     pub trail: Trail,
+    /// What is gathered for a recording, if there is one.
+    pub draft: Option<Draft>,
     spare: Vec<Targets>,
 }
 

@@ -84,7 +84,8 @@ def test_more_endpoints_than_a_call_takes_are_predicted_in_several(start, predic
     s.write_endpoints(range(40000, 40250))
     until(lambda: s.metric("llm_d_epp_ready_endpoints") is not None and len(json.loads(s.get("/debug/endpoints")[1])["endpoints"]) == 250)
     s.pick(BODY)
-    assert sorted(len(rows) for rows in predictor.asked) == [50, 100, 100] and predictor.statuses == 1
+    # All endpoints are idle, so the two calls of 100 rows are equal, and equal calls at one time are asked once.
+    assert sorted(len(rows) for rows in predictor.asked) == [50, 100] and predictor.statuses == 1
     assert s.metric("llm_d_epp_request_ttft_prediction_duration_seconds_count") == 1
 
 

@@ -17,6 +17,6 @@ mod moment;
 pub mod prompt;
 pub mod reader;
 pub mod record;
-mod reuse;
+pub mod reuse;
 pub mod summary;
 pub mod trace;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt::Write;
 
-use bytes::Bytes;
+use epp::bench::client::Question;
 
 /// How many bytes a token of English text takes.
 const BYTES_A_TOKEN: f64 = 4.4;
@@ -64,12 +64,13 @@ impl Request {
         Self { path, body: body.into_bytes(), number_at, sent: Cell::new(0) }
     }
 
-    /// The body of the next one.
-    pub fn next_body(&self) -> Bytes {
+    /// The next one.
+    pub fn question(&self) -> Question {
         let number = self.sent.get() + 1;
         self.sent.set(number);
         let mut body = self.body.clone();
         body[self.number_at..][..NUMBER.len()].copy_from_slice(format!("{number:08}").as_bytes());
-        body.into()
+        let headers = vec![("x-request-id", "5b3f6b1e-7f1c-4d55-a0a4-5d9f0a2c6d1e".into())];
+        Question { path: self.path.into(), body: body.into(), headers }
     }
 }

@@ -4,16 +4,16 @@
 //! Both servers are processes of their own and take the same streams in turns, so that what else the machine does falls
 //! on both. A ratio is the median over the rounds. `--quick` runs fewer rounds.
 
-mod baseline;
 mod bodies;
-mod client;
 #[expect(dead_code, reason = "the soak needs more of it")]
 mod process;
 
 use std::time::Duration;
 
 use bodies::Request;
-use client::{Client, Mode};
+use epp::bench::baseline;
+use epp::bench::client::{Answer, Client, Mode};
+use futures_util::stream::{self, StreamExt};
 use process::{Engines, Server};
 use tikv_jemallocator::Jemalloc;
 
@@ -55,7 +55,9 @@ fn cases() -> Vec<Case> {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(port) = args.iter().position(|a| a == "baseline").and_then(|at| args.get(at + 1)) {
-        return baseline::serve(port.parse().expect("the bench starts it with a port"));
+        let port = port.parse().expect("the bench starts it with a port");
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built");
+        return runtime.block_on(baseline::serve(port)).expect("the port is free, and the listener stays");
     }
     let quick = args.iter().any(|a| a == "--quick");
     let rounds = if quick { 9 } else { 31 };
@@ -72,15 +74,17 @@ fn main() {
 async fn pick_costs(rounds: usize, only: &str) {
     let engines = Engines::start(ENGINES);
     let (baseline, picker) = (Server::baseline(), Server::picker(&engines, Some(Duration::from_secs(5))));
-    let clients = [Client::connect(baseline.port).await, Client::connect(picker.port).await];
     for case in cases().into_iter().filter(|c| c.name.contains(only)) {
+        let clients = [connect(baseline.port, case.mode).await, connect(picker.port, case.mode).await];
         let (mut each, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
         // The first round warms up.
         for round in 0..=rounds {
             let mut cpu = [0.0; 2];
             for (at, server) in [&baseline, &picker].into_iter().enumerate() {
                 let before = server.on_cpu();
-                clients[at].run(&case.request, case.mode, case.streams, case.at_once).await;
+                stream::iter(0..case.streams)
+                    .for_each_concurrent(case.at_once, |_| ask(&clients[at], &case.request))
+                    .await;
                 cpu[at] = (server.on_cpu() - before).as_secs_f64() * 1e6 / case.streams as f64;
             }
             if round > 0 {
@@ -95,6 +99,19 @@ async fn pick_costs(rounds: usize, only: &str) {
             case.name,
             median(ratios)
         );
+    }
+}
+
+async fn connect(port: u16, mode: Mode) -> Client {
+    let connected = Client::connect(&format!("127.0.0.1:{port}"), mode, 1, Duration::from_secs(10)).await;
+    connected.expect("the server takes connections")
+}
+
+/// Up to the answer that says where the request goes.
+async fn ask(client: &Client, request: &Request) {
+    match client.ask(request.question()).await.expect("the server answers") {
+        Answer::Picked(open) => open.leave().await.expect("the stream ends well"),
+        Answer::Refused(status) => panic!("expected an endpoint, found a refusal with {status}"),
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use epp::bench::process::Process;
+
 const EPP: &str = env!("CARGO_BIN_EXE_epp");
 
 /// A child process that does not outlive this one.
@@ -130,24 +132,16 @@ impl Server {
 
     /// How long the threads of the server have been on a CPU.
     pub fn on_cpu(&self) -> Duration {
-        let tasks = std::fs::read_dir(self.proc("task")).expect("the server runs");
-        let nanos = tasks.flatten().filter_map(|task| {
-            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse::<u64>().ok()
-        });
-        Duration::from_nanos(nanos.sum())
+        self.process().on_cpu().expect("the server runs")
     }
 
     /// Resident memory, in millions of bytes.
     pub fn resident_mb(&self) -> f64 {
-        let status = std::fs::read_to_string(self.proc("status")).expect("the server runs");
-        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("Linux tells");
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
-        kib * 1024.0 / 1e6
+        self.process().memory().expect("the server runs").resident as f64 / 1e6
     }
 
-    fn proc(&self, file: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{file}", self.running.0.id()))
+    fn process(&self) -> Process {
+        Process(self.running.0.id())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::EndpointId;
+use crate::{EndpointId, EndpointName};
 
 /// Asks that the messages of engines be brought to a plugin. Two are equal if they listen alike for the same plugin.
 #[derive(Clone)]
@@ -29,6 +29,9 @@ pub struct KvPorts {
 ///
 /// Calls about one endpoint come one after the other and in order; those about different endpoints may come at once.
 pub trait KvSink: Send + Sync {
+    /// The endpoint is listened to from now on; comes before its first message.
+    fn begins(&self, _from: EndpointId, _name: &EndpointName) {}
+
     /// The endpoint has published a message of this topic.
     fn message(&self, from: EndpointId, topic: &[u8], payload: &[u8]);
 

@@ -13,8 +13,10 @@ use crate::said::Said;
 use crate::said::store::{Admitted, Storing};
 use crate::{Owner, PrefixIndex, STEPS, Source};
 
-/// How often a lookup tries before it queues: for some 20 µs.
-const TRIES: usize = 500;
+/// How often a lookup tries before it queues: for some 40 µs.
+const TRIES: usize = 1000;
+/// How long a writer stays away between two steps: for some 0.3 µs.
+const PAUSES: usize = 8;
 
 /// What became of a store of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +106,7 @@ impl PrefixIndex {
                 Some(_) => return StoredBlocks::UnknownParent,
             };
             let storing = Storing { place, hashes, keys, last, n_noted: 0, new_blocks: 0 };
-            return if said.fits(&storing) { Self::go_on(said, storing) } else { self.refuse() };
+            return if said.fits(&storing) { self.go_on(said, storing) } else { self.refuse() };
         }
     }
 
@@ -124,9 +126,9 @@ impl PrefixIndex {
     }
 
     /// Stores step by step, and lets those in between who wait.
-    fn go_on(mut said: RwLockWriteGuard<'_, Said>, mut storing: Storing<'_>) -> StoredBlocks {
-        while !said.store(&mut storing, STEPS / 2) {
-            RwLockWriteGuard::bump(&mut said);
+    fn go_on<'a>(&'a self, mut said: RwLockWriteGuard<'a, Said>, mut storing: Storing<'_>) -> StoredBlocks {
+        while !said.store(&mut storing, STEPS / 4) {
+            said = self.let_in(said);
             // What was stored may have been taken away meanwhile.
             let last = storing.hashes[storing.n_noted - 1];
             match said.entry_at(last, [storing.place]) {
@@ -135,9 +137,19 @@ impl PrefixIndex {
             }
         }
         while !said.shrink(STEPS / 8) {
-            RwLockWriteGuard::bump(&mut said);
+            said = self.let_in(said);
         }
         storing.result()
+    }
+
+    /// Lets those in who wait, asleep or trying.
+    fn let_in<'a>(&'a self, said: RwLockWriteGuard<'a, Said>) -> RwLockWriteGuard<'a, Said> {
+        RwLockWriteGuard::unlock_fair(said);
+        // Who tries must see that nobody is inside.
+        for _ in 0..PAUSES {
+            std::hint::spin_loop();
+        }
+        self.said.write()
     }
 
     /// Notes that the place holds the blocks that are known under these hashes: at the place itself, else `near` it,
@@ -173,7 +185,7 @@ impl PrefixIndex {
     /// of its hashes does.
     pub fn remove_blocks(&self, place: Owner, hashes: &[u64]) -> RemovedBlocks {
         let mut removed = RemovedBlocks::default();
-        let mut steps = hashes.chunks(STEPS / 2);
+        let mut steps = hashes.chunks(STEPS / 4);
         self.until_said(|said| {
             steps.next().is_none_or(|hashes| {
                 said.remove(place, hashes, &mut removed);
@@ -190,7 +202,7 @@ impl PrefixIndex {
         self.glance().combined(keys, places)
     }
 
-    /// Waits to look at what engines said. A writer lets go after some ten microseconds, which is less than it takes to
+    /// Waits to look at what engines said. A writer lets go after some six microseconds, which is less than it takes to
     /// be put to sleep and woken up, so a lookup tries for a while before it queues.
     pub(crate) fn glance(&self) -> RwLockReadGuard<'_, Said> {
         for _ in 0..TRIES {
@@ -227,7 +239,7 @@ impl PrefixIndex {
     fn until_said(&self, mut step: impl FnMut(&mut Said) -> bool) {
         let mut said = self.said.write();
         while !step(&mut said) {
-            RwLockWriteGuard::bump(&mut said);
+            said = self.let_in(said);
         }
     }
 }

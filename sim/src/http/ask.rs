@@ -106,7 +106,7 @@ pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Ask, String> {
     }
     let salt = salt(&[body.model.as_deref(), body.cache_salt.as_deref(), body.extra_key.as_deref()]);
     let requests = prompts.into_iter().flat_map(|tokens| {
-        let request = Request { prompt: Prompt::Tokens(tokens.into()), salt, output_tokens };
+        let request = Request { prompt: Prompt::Tokens(tokens.into()), salt, sample: 0, output_tokens };
         std::iter::repeat_n(request, choices_per_prompt)
     });
     Ok(Ask {

@@ -17,11 +17,13 @@ fn view(web: WebTally) -> View {
     let mut tally = Tally::default();
     let mut now = Duration::ZERO;
     for prompt in [0..64, 0..96, 500..520] {
-        model.arrive(now, &Request { prompt: Prompt::Tokens(prompt.collect()), salt: 0, output_tokens: 8 }).unwrap();
+        model
+            .arrive(now, &Request { prompt: Prompt::Tokens(prompt.collect()), salt: 0, sample: 0, output_tokens: 8 })
+            .unwrap();
         now += Duration::from_secs(10);
         model.advance(now).iter().for_each(|event| tally.observe(event));
     }
-    let running = Request { prompt: Prompt::Tokens((900..1000).collect()), salt: 0, output_tokens: 100 };
+    let running = Request { prompt: Prompt::Tokens((900..1000).collect()), salt: 0, sample: 0, output_tokens: 100 };
     model.arrive(now, &running).unwrap();
     let gone = model.arrive(now, &running).unwrap();
     model.arrive(now, &running).unwrap();

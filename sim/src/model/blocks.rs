@@ -70,6 +70,11 @@ impl BlockPool {
         self.by_hash.len()
     }
 
+    /// How many blocks at the beginning of `hashes` are known.
+    pub(super) fn known(&self, hashes: &[u64]) -> usize {
+        hashes.iter().take_while(|hash| self.by_hash.contains_key(hash)).count()
+    }
+
     /// Holds the longest known prefix of `hashes`.
     pub(super) fn hold_prefix(&mut self, hashes: &[u64]) -> Holding {
         let path: Vec<BlockId> = hashes.iter().map_while(|hash| self.by_hash.get(hash).copied()).collect();

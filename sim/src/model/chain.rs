@@ -27,9 +27,10 @@ impl Chain {
         }
     }
 
-    /// Appends the token that the engine generates after what is there, and returns it. Equal sequences go on equally.
-    pub(super) fn generate(&mut self) -> u32 {
-        let spread = mix(self.state, 0x70C3) >> 32;
+    /// Appends the token that the engine generates after what is there, and returns it. Equal sequences go on equally if
+    /// they are samples of one number.
+    pub(super) fn generate(&mut self, sample: u64) -> u32 {
+        let spread = mix(self.state ^ sample, 0x70C3) >> 32;
         let token = u32::try_from(spread % u64::from(VOCABULARY)).expect("a remainder of a u32 is a u32");
         self.push(u64::from(token));
         token
@@ -84,8 +85,8 @@ mod tests {
     #[test]
     fn equal_sequences_go_on_equally() {
         let (mut a, mut b) = (chain(0, &[1, 2]), chain(0, &[1, 2]));
-        let said: Vec<u32> = (0..20).map(|_| a.generate()).collect();
-        assert_eq!(said, (0..20).map(|_| b.generate()).collect::<Vec<_>>());
+        let said: Vec<u32> = (0..20).map(|_| a.generate(0)).collect();
+        assert_eq!(said, (0..20).map(|_| b.generate(0)).collect::<Vec<_>>());
         assert!(said.iter().all(|&t| t < VOCABULARY));
         assert_eq!(a.tokens(), 22);
     }

@@ -6,6 +6,7 @@ mod blocks;
 mod chain;
 mod request;
 mod settings;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -13,11 +14,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use self::chain::VOCABULARY;
-pub use self::request::{Event, Happening, Prompt, Refusal, Report, Request, RequestId};
+pub use self::request::{BlockNames, Event, Happening, Prompt, Refusal, Report, Request, RequestId};
 pub use self::settings::{ModelSettings, SettingsError};
 
 use self::blocks::{BlockPool, Holding};
 use self::chain::Chain;
+use self::step::{Plan, Step};
 
 /// What an engine is busy with at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,10 +34,20 @@ pub struct Load {
     pub cached_blocks: usize,
 }
 
+/// What an engine tells of its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// Every token and every step.
+    Tokens,
+    /// Admissions, first tokens and ends. Steps that are alike are taken at once.
+    Ends,
+}
+
 /// One engine. Times are durations since its start and never go back; a call with an earlier time counts as the latest.
 #[derive(Debug)]
 pub struct Model {
     settings: ModelSettings,
+    detail: Detail,
     now: Duration,
     next_id: u64,
     pool: BlockPool,
@@ -49,6 +61,7 @@ pub struct Model {
 struct Sequence {
     id: RequestId,
     chain: Chain,
+    sample: u64,
     holding: Holding,
     prompt_tokens: usize,
     asked_tokens: usize,
@@ -68,32 +81,30 @@ struct Admission {
     cached_tokens: usize,
 }
 
-/// A step under way: how many tokens are computed for which request.
-#[derive(Debug)]
-struct Step {
-    began: Duration,
-    ends: Duration,
-    work: Vec<(RequestId, usize)>,
-}
-
-/// What a step has taken on so far.
-#[derive(Debug, Default)]
-struct Plan {
-    work: Vec<(RequestId, usize)>,
-    prefill_tokens: usize,
-    decoding: usize,
-}
-
 impl Model {
     /// Makes an idle engine at time zero.
     ///
     /// # Errors
     /// If no such engine can run.
     pub fn new(settings: ModelSettings) -> Result<Self, SettingsError> {
+        Self::with_detail(settings, Detail::Tokens)
+    }
+
+    /// As [`new`](Self::new), but tells only of admissions, first tokens and ends, at the same times. The work for a
+    /// request does not grow with its answer, as long as the batch stays as it is.
+    ///
+    /// # Errors
+    /// If no such engine can run.
+    pub fn brief(settings: ModelSettings) -> Result<Self, SettingsError> {
+        Self::with_detail(settings, Detail::Ends)
+    }
+
+    fn with_detail(settings: ModelSettings, detail: Detail) -> Result<Self, SettingsError> {
         settings.check()?;
         let pool = BlockPool::new(settings.blocks);
         Ok(Self {
             settings,
+            detail,
             now: Duration::ZERO,
             next_id: 0,
             pool,
@@ -125,11 +136,16 @@ impl Model {
         if self.waiting.len() >= self.settings.queue {
             return Err(Refusal::QueueFull { queue: self.settings.queue });
         }
+        // A full batch stays as it is, whoever waits.
+        if self.running.len() < self.settings.seats {
+            self.cut_steps();
+        }
         let id = RequestId(self.next_id);
         self.next_id += 1;
         self.waiting.push_back(Sequence {
             id,
             chain: request.prompt.chain(self.settings.block_size, request.salt),
+            sample: request.sample,
             holding: Holding::default(),
             prompt_tokens: tokens,
             asked_tokens: request.output_tokens,
@@ -148,6 +164,7 @@ impl Model {
     /// Takes a request back, waiting or running. Does nothing if it is not there any more.
     pub fn abort(&mut self, now: Duration, id: RequestId) {
         self.catch_up(now);
+        self.cut_steps();
         let left = match self.running.iter().position(|s| s.id == id) {
             Some(at) => Some(self.running.remove(at)),
             None => self.waiting.iter().position(|s| s.id == id).and_then(|at| self.waiting.remove(at)),
@@ -169,7 +186,7 @@ impl Model {
         let work = !(self.running.is_empty() && self.waiting.is_empty());
         match &self.step {
             _ if !self.events.is_empty() => Some(self.now),
-            Some(step) => Some(step.ends),
+            Some(step) => Some(step.ends()),
             None => work.then_some(self.now),
         }
     }
@@ -179,9 +196,17 @@ impl Model {
         Load {
             running: self.running.len(),
             waiting: self.waiting.len(),
-            used_blocks: self.pool.used(),
+            used_blocks: self.pool.used()
+                + self.step.as_ref().map_or(0, |step| self.blocks_behind(step.done(self.now))),
             cached_blocks: self.pool.named(),
         }
+    }
+
+    /// How many tokens of the prompt are computed already: whole blocks, and never the last token, which is always
+    /// computed.
+    pub fn cached_tokens(&self, prompt: &BlockNames) -> usize {
+        let reusable = (prompt.tokens.saturating_sub(1)) / self.settings.block_size;
+        self.pool.known(&prompt.blocks[..reusable.min(prompt.blocks.len())]) * self.settings.block_size
     }
 
     /// Forgets every cached block; does nothing and says no while a request holds one.
@@ -201,7 +226,7 @@ impl Model {
             if self.step.is_none() && !(self.running.is_empty() && self.waiting.is_empty()) {
                 self.step = Some(self.begin_step());
             }
-            match self.step.take_if(|step| step.ends <= now) {
+            match self.step.take_if(|step| step.ends() <= now) {
                 Some(step) => self.end_step(step),
                 None => break,
             }
@@ -232,13 +257,9 @@ impl Model {
             plan.add(self.running.last().expect("the head was admitted"), tokens);
             budget -= tokens;
         }
-        let costs = &self.settings;
-        let mut took = times(costs.prefill_per_token, plan.prefill_tokens);
-        if plan.decoding > 0 {
-            took =
-                took.saturating_add(costs.decode_step).saturating_add(times(costs.decode_per_request, plan.decoding));
-        }
-        Step { began: self.now, ends: self.now.saturating_add(took), work: plan.work }
+        let alike = self.detail == Detail::Ends && !preempted && plan.decoding() == self.running.len();
+        let n = if alike { self.steps_alike() } else { 1 };
+        Step::new(self.now, n, plan, &self.settings)
     }
 
     /// Gives a seat to the first in line if its next blocks fit, and returns how many tokens it may compute.
@@ -277,40 +298,46 @@ impl Model {
     }
 
     fn end_step(&mut self, step: Step) {
-        self.now = step.ends;
-        let mut tokens = 0;
+        let (began, n) = (step.began(), step.n());
+        self.now = step.ends();
+        let (mut tokens, mut next) = (0, 0);
         for (id, computed) in step.work {
-            let Some(at) = self.running.iter().position(|s| s.id == id) else { continue };
+            // Work stands in the order of the seats, but for those that were left.
+            let at = match self.running.get(next) {
+                Some(sequence) if sequence.id == id => Some(next),
+                _ => self.running.iter().position(|s| s.id == id),
+            };
+            let Some(at) = at else { continue };
+            next = at + 1;
             let sequence = &mut self.running[at];
-            sequence.computed += computed;
-            tokens += computed;
-            if sequence.uncomputed() > 0 {
-                continue;
+            if n > 1 {
+                sequence.decode(n, self.now, &mut self.pool, self.settings.block_size);
+            } else {
+                sequence.computed += computed;
+                tokens += computed;
+                if sequence.uncomputed() > 0 {
+                    continue;
+                }
+                let token = sequence.next_token(id, self.now);
+                if self.detail == Detail::Tokens || sequence.output == 1 {
+                    self.events.push(Event { at: self.now, what: token });
+                }
             }
-            let token = sequence.next_token(id, self.now);
-            let done = sequence.output == sequence.output_limit;
-            self.say(token);
-            if done {
+            let sequence = &mut self.running[at];
+            if sequence.output == sequence.output_limit {
                 let mut sequence = self.running.remove(at);
+                next = at;
                 self.pool.release(&mut sequence.holding);
                 self.say(Happening::Finished { id, report: sequence.report() });
             }
         }
-        self.say(Happening::Step { tokens, took: step.ends - step.began });
+        if self.detail == Detail::Tokens {
+            self.say(Happening::Step { tokens, took: self.now - began });
+        }
     }
 
     fn say(&mut self, what: Happening) {
         self.events.push(Event { at: self.now, what });
-    }
-}
-
-impl Plan {
-    fn add(&mut self, sequence: &Sequence, tokens: usize) {
-        self.work.push((sequence.id, tokens));
-        match sequence.output > 0 && sequence.uncomputed() == 1 {
-            true => self.decoding += 1,
-            false => self.prefill_tokens += tokens,
-        }
     }
 }
 
@@ -331,7 +358,7 @@ impl Sequence {
     }
 
     fn next_token(&mut self, id: RequestId, now: Duration) -> Happening {
-        let token = self.chain.generate();
+        let token = self.chain.generate(self.sample);
         let index = self.output;
         let since = if index == 0 { self.arrived } else { self.last_token };
         if index == 0 {
@@ -355,8 +382,4 @@ impl Sequence {
             decode: self.last_token - self.first_token,
         }
     }
-}
-
-fn times(cost: Duration, n: usize) -> Duration {
-    cost.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
 }

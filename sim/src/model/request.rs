@@ -44,12 +44,34 @@ impl Prompt {
     }
 }
 
+/// The names that engines with blocks of one size give to the full blocks of a prompt, made once for several engines.
+#[derive(Clone, Debug)]
+pub struct BlockNames {
+    pub(super) tokens: usize,
+    pub(super) blocks: Vec<u64>,
+}
+
+impl BlockNames {
+    /// Names the blocks of a prompt.
+    pub fn new(prompt: &Prompt, block_size: usize, salt: u64) -> Self {
+        let chain = prompt.chain(block_size, salt);
+        Self { tokens: chain.tokens(), blocks: chain.blocks().to_vec() }
+    }
+
+    /// The names, from the first block on.
+    pub fn blocks(&self) -> &[u64] {
+        &self.blocks
+    }
+}
+
 /// One request to one engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     pub prompt: Prompt,
     /// Requests with different salts share no cached block.
     pub salt: u64,
+    /// Requests for one prompt get equal answers if this is equal.
+    pub sample: u64,
     /// How many tokens to generate, at least 1; fewer if prompt and answer would fill all blocks of the engine.
     pub output_tokens: usize,
 }

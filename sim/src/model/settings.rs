@@ -22,6 +22,8 @@ pub struct ModelSettings {
     pub decode_step: Duration,
     /// Time that each decoding request adds to its step. Default 100 µs.
     pub decode_per_request: Duration,
+    /// Time that each token before it adds for a decoding request, because its keys and values are read. Default 0.
+    pub decode_per_context_token: Duration,
 }
 
 impl Default for ModelSettings {
@@ -35,6 +37,7 @@ impl Default for ModelSettings {
             prefill_per_token: Duration::from_micros(20),
             decode_step: Duration::from_millis(15),
             decode_per_request: Duration::from_micros(100),
+            decode_per_context_token: Duration::ZERO,
         }
     }
 }
@@ -67,6 +70,7 @@ impl ModelSettings {
             prefill_per_token: scale(self.prefill_per_token)?,
             decode_step: scale(self.decode_step)?,
             decode_per_request: scale(self.decode_per_request)?,
+            decode_per_context_token: scale(self.decode_per_context_token)?,
             ..self.clone()
         })
     }

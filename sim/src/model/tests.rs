@@ -18,6 +18,7 @@ fn settings() -> ModelSettings {
         prefill_per_token: MS,
         decode_step: 100 * MS,
         decode_per_request: 10 * MS,
+        decode_per_context_token: START,
     }
 }
 
@@ -28,7 +29,7 @@ fn model(change: impl FnOnce(&mut ModelSettings)) -> Model {
 }
 
 fn request(prompt: impl IntoIterator<Item = u32>, output_tokens: usize) -> Request {
-    Request { prompt: Prompt::Tokens(prompt.into_iter().collect()), salt: 0, output_tokens }
+    Request { prompt: Prompt::Tokens(prompt.into_iter().collect()), salt: 0, sample: 0, output_tokens }
 }
 
 /// Runs until nothing can happen any more.
@@ -178,7 +179,7 @@ fn named_pieces_hit_where_the_names_are_equal() {
     let mut model = model(|_| ());
     for (ids, cached) in [([7, 8], 0), ([7, 9], 8), ([6, 8], 0)] {
         let prompt = Prompt::Named { ids: ids.to_vec(), per_id: 8, tokens: 15 };
-        model.arrive(model.now, &Request { prompt, salt: 0, output_tokens: 1 }).unwrap();
+        model.arrive(model.now, &Request { prompt, salt: 0, sample: 0, output_tokens: 1 }).unwrap();
         assert_eq!(reports(&run(&mut model))[0].cached_tokens, cached, "{ids:?}");
     }
 }
@@ -283,12 +284,20 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 
 /// Makes the calls, then runs to the end; checks on the way that no more blocks are held than there are.
 fn play(calls: &[Call], blocks: usize) -> (usize, Vec<Event>, Load) {
-    let mut model = model(|s| (s.blocks, s.seats, s.step_tokens) = (blocks, 3, 16));
+    let model = model(|s| (s.blocks, s.seats, s.step_tokens) = (blocks, 3, 16));
+    let (arrived, events, loads) = play_on(model, calls, blocks, 0);
+    (arrived, events, loads.last().copied().unwrap())
+}
+
+/// As `play`, with the load after every call.
+fn play_on(mut model: Model, calls: &[Call], blocks: usize, sample: u64) -> (usize, Vec<Event>, Vec<Load>) {
+    let mut loads = Vec::new();
     let (mut arrived, mut events, mut now) = (0, Vec::new(), Duration::ZERO);
     for call in calls {
         match *call {
             Call::Arrive { family, prompt, output } => {
                 let prompt = request(family * 100..family * 100 + prompt, output);
+                let prompt = Request { sample: sample * arrived as u64, ..prompt };
                 arrived += usize::from(model.arrive(now, &prompt).is_ok());
             }
             Call::Abort(id) => model.abort(now, RequestId(id)),
@@ -299,9 +308,25 @@ fn play(calls: &[Call], blocks: usize) -> (usize, Vec<Event>, Load) {
         }
         let load = model.load();
         assert!(load.used_blocks <= blocks && load.cached_blocks <= blocks && load.running <= 3, "{load:?}");
+        // A brief model names the blocks of answers a little later.
+        loads.push(Load { cached_blocks: 0, ..load });
     }
     events.extend(run(&mut model));
-    (arrived, events, model.load())
+    loads.push(Load { cached_blocks: 0, ..model.load() });
+    (arrived, events, loads)
+}
+
+/// What a brief model tells of, too.
+fn in_brief(mut events: Vec<Event>) -> Vec<Event> {
+    events.retain(|e| match e.what {
+        Happening::Token { index, .. } => index == 0,
+        Happening::Step { .. } => false,
+        Happening::Admitted { .. }
+        | Happening::Preempted { .. }
+        | Happening::Finished { .. }
+        | Happening::Aborted { .. } => true,
+    });
+    events
 }
 
 proptest! {
@@ -320,7 +345,32 @@ proptest! {
     }
 
     #[test]
+    fn a_brief_model_ends_every_request_once_where_blocks_run_out(calls in calls(), blocks in 8..20_usize) {
+        let settings = ModelSettings { blocks, seats: 3, step_tokens: 16, ..settings() };
+        let (arrived, events, loads) = play_on(Model::brief(settings).unwrap(), &calls, blocks, 7);
+        let ended = |e: &&Event| matches!(e.what, Happening::Finished { .. } | Happening::Aborted { .. });
+        prop_assert_eq!(events.iter().filter(ended).count(), arrived);
+        prop_assert_eq!(loads.last(), Some(&Load::default()));
+    }
+
+    #[test]
     fn equal_calls_give_equal_events(calls in calls()) {
         prop_assert_eq!(play(&calls, 12), play(&calls, 12));
+    }
+
+    #[test]
+    fn a_brief_model_says_the_same_at_the_same_times(calls in calls(), context in 0..3_u32) {
+        // Blocks of answers are named later, which changes what is pushed out, so there is room for all here.
+        let blocks = 1000;
+        let settings = ModelSettings {
+            blocks,
+            seats: 3,
+            step_tokens: 16,
+            decode_per_context_token: MS * context,
+            ..settings()
+        };
+        let (n, events, loads) = play_on(Model::new(settings.clone()).unwrap(), &calls, blocks, 7);
+        let brief = play_on(Model::brief(settings).unwrap(), &calls, blocks, 7);
+        prop_assert_eq!((n, in_brief(events), loads), brief);
     }
 }

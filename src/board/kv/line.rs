@@ -130,7 +130,7 @@ impl Line {
             replays: 0,
             replayed_messages: 0,
         };
-        Arc::new(Self {
+        let line = Self {
             id,
             meta,
             counts: Counts::default(),
@@ -140,7 +140,9 @@ impl Line {
             sink,
             decoding,
             panicked: AtomicBool::new(false),
-        })
+        };
+        line.guarded(|| line.sink.begins(line.id, &line.meta.name));
+        Arc::new(line)
     }
 
     /// Tells the plugin nothing more. When this returns no call is under way.

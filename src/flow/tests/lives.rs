@@ -72,7 +72,8 @@ struct Life {
     outcomes: Vec<Outcome>,
 }
 
-struct World2 {
+/// A pool, a queue before it, and everyone who ever came.
+struct Trial {
     core: Core<usize, usize>,
     pool: Arc<Pool>,
     snapshot: Snapshot,
@@ -82,7 +83,7 @@ struct World2 {
     evicted: Vec<usize>,
 }
 
-impl World2 {
+impl Trial {
     fn new(is_late: bool) -> Self {
         let (pool, now) = (Pool::new(3, is_late), Instant::now());
         let snapshot = endpoints(2);
@@ -133,7 +134,7 @@ impl World2 {
                     let (priority, bytes) = (self.lives[at].priority, self.lives[at].bytes);
                     if goes {
                         self.pool.in_flight.fetch_add(1, Relaxed);
-                        let run = self.core.begin(priority, || at);
+                        let run = self.core.begin(priority, self.now, || at);
                         self.lives[at].stage = Stage::Runs(run);
                     } else {
                         self.lives[at].stage = Stage::Over;
@@ -261,55 +262,55 @@ impl World2 {
 proptest! {
     #[test]
     fn every_request_ends_once_and_nothing_is_left(late in any::<bool>(), steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World2::new(late);
+        let mut trial = Trial::new(late);
         for step in &steps {
-            world.take(step);
-            world.check();
+            trial.take(step);
+            trial.check();
         }
-        world.wind_up();
+        trial.wind_up();
     }
 
     #[test]
     fn a_pool_that_is_counted_is_never_overrun(steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World2::new(false);
+        let mut trial = Trial::new(false);
         let mut most = 3;
         for step in &steps {
             if let Step::Room(n) = step {
                 most = most.max(*n);
             }
-            world.take(step);
-            let in_flight = world.pool.in_flight.load(Relaxed) + world.core.departing().requests;
+            trial.take(step);
+            let in_flight = trial.pool.in_flight.load(Relaxed) + trial.core.departing().requests;
             prop_assert!(in_flight <= most, "{in_flight} of {most}");
         }
     }
 
     #[test]
     fn nobody_waits_while_there_is_room(steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World2::new(false);
+        let mut trial = Trial::new(false);
         for step in &steps {
-            world.take(step);
-            let used = world.pool.in_flight.load(Relaxed) + world.core.departing().requests;
-            let has_room = used < world.pool.most.load(Relaxed) && !world.snapshot.is_empty();
-            prop_assert!(!has_room || world.core.queue.is_empty(), "{step:?}");
+            trial.take(step);
+            let used = trial.pool.in_flight.load(Relaxed) + trial.core.departing().requests;
+            let has_room = used < trial.pool.most.load(Relaxed) && !trial.snapshot.is_empty();
+            prop_assert!(!has_room || trial.core.queue.is_empty(), "{step:?}");
         }
     }
 
     #[test]
     fn flows_that_always_wait_have_equally_many_turns(flows in 1..7_usize, turns in 1..40_usize) {
-        let mut world = World2::new(false);
+        let mut trial = Trial::new(false);
         let mut served: BTreeMap<u8, usize> = BTreeMap::new();
-        let policy = settings(&world.pool, &[0], "round-robin-fairness-policy");
-        world.act(|core, world, effects| core.reconfigure(policy, world, effects));
-        world.pool.in_flight.store(3, Relaxed);
+        let policy = settings(&trial.pool, &[0], "round-robin-fairness-policy");
+        trial.act(|core, world, effects| core.reconfigure(policy, world, effects));
+        trial.pool.in_flight.store(3, Relaxed);
         for i in 0..flows * (turns + 1) {
-            world.arrive(0, (i % flows) as u8, 1, None);
+            trial.arrive(0, (i % flows) as u8, 1, None);
         }
         for _ in 0..turns {
-            world.pool.in_flight.fetch_sub(1, Relaxed);
-            world.look();
-            let at = world.nth(0, |stage| *stage == Stage::Departing).expect("one goes");
+            trial.pool.in_flight.fetch_sub(1, Relaxed);
+            trial.look();
+            let at = trial.nth(0, |stage| *stage == Stage::Departing).expect("one goes");
             *served.entry((at % flows) as u8).or_default() += 1;
-            world.take(&Step::Depart(0, true));
+            trial.take(&Step::Depart(0, true));
         }
         let (least, most) = (turns / flows, turns.div_ceil(flows));
         prop_assert!(served.values().all(|n| (least..=most).contains(n)), "{served:?}");
@@ -319,20 +320,20 @@ proptest! {
 /// A backlog that meets a pool which says late that it is full.
 #[test]
 fn a_pool_that_is_late_to_say_so_is_not_flooded() {
-    let mut world = World2::new(true);
-    world.pool.in_flight.store(3, Relaxed);
+    let mut trial = Trial::new(true);
+    trial.pool.in_flight.store(3, Relaxed);
     for i in 0..4000 {
-        world.arrive(0, (i % 5) as u8, 1, None);
+        trial.arrive(0, (i % 5) as u8, 1, None);
     }
-    world.now += MS(1000);
-    world.look();
-    assert_eq!(world.core.departing().requests, 0);
-    world.pool.in_flight.store(0, Relaxed);
+    trial.now += MS(1000);
+    trial.look();
+    assert_eq!(trial.core.departing().requests, 0);
+    trial.pool.in_flight.store(0, Relaxed);
     // Those that came earned a turn each, but a new window has begun since.
-    world.look();
-    let first = world.core.departing().requests;
+    trial.look();
+    let first = trial.core.departing().requests;
     assert!((1..=100).contains(&first), "{first}");
-    world.now += MS(50);
-    world.look();
-    assert!(world.core.departing().requests <= 3 * first + 100);
+    trial.now += MS(50);
+    trial.look();
+    assert!(trial.core.departing().requests <= 3 * first + 100);
 }

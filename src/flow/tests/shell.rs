@@ -76,7 +76,7 @@ struct Running {
 impl Running {
     fn new(control: &Arc<Control>, pool: &Arc<Pool>, departure: Option<Departure>, priority: i32) -> Self {
         pool.in_flight.fetch_add(1, Relaxed);
-        let slot = control.begin(priority);
+        let slot = control.begin(priority, Instant::now());
         drop(departure);
         Self { pool: pool.clone(), _slot: slot }
     }

@@ -6,11 +6,26 @@ use super::{Finding, Rule, Source, code, is_rust};
 ///
 /// The way down is main, cli, app, then the rooms; a request goes ext_proc, generation, sched, flow. What several rooms
 /// need is small and stands below them all: tasks, files, yaml, trust and telemetry.
-const MAY_NAME: [(&str, &[&str]); 16] = [
+const MAY_NAME: [(&str, &[&str]); 20] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
     // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML, and `refusals` the page of them.
-    ("cli", &["app", "config", "ext_proc", "flow", "telemetry", "trust", "yaml"]),
+    (
+        "cli",
+        &[
+            "app",
+            "bench",
+            "config",
+            "ext_proc",
+            "flow",
+            "recording",
+            "replay",
+            "simulate",
+            "telemetry",
+            "trust",
+            "yaml",
+        ],
+    ),
     (
         "app",
         &[
@@ -22,14 +37,22 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
             "files",
             "flow",
             "generation",
+            "recording",
             "reload",
             "sched",
             "tasks",
             "telemetry",
         ],
     ),
+    // A client of the wire, and a server that answers a constant.
+    ("bench", &["ext_proc"]),
+    // Takes from sched what led to decisions, and writes it down; a replay reads it and decides again.
+    ("recording", &["sched", "tasks"]),
+    ("replay", &["config", "recording", "sched", "telemetry"]),
     // A changed config becomes the next generation; the board takes up where endpoints are and what engines are asked.
     ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
+    // Runs the pipeline of a config on a clock of its own, and reads descriptions of engines.
+    ("simulate", &["config", "flow", "generation", "sched", "yaml"]),
     // Does for sched what plugins may not do themselves.
     ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
@@ -52,21 +75,28 @@ const MAY_NAME: [(&str, &[&str]); 16] = [
 const NAMES_NONE: [&str; 2] = ["trust", "lib"];
 
 /// Single files that may name one module more, and why.
-const FILES_THAT_MAY: [(&str, &str, &str); 6] = [
+const FILES_THAT_MAY: [(&str, &str, &str); 9] = [
     ("src/config/tests/defaults.rs", "app", "what a config gets depends on every plugin there is"),
     ("src/config/tests/mod.rs", "app", "flow control is written out with its default policies"),
     ("src/config/tests/golden.rs", "app", "the sample configs are checked with every plugin there is"),
     ("src/flow/tests.rs", "app", "queues are tried with real policies"),
+    ("src/recording/tests.rs", "telemetry", "records have a moment"),
+    ("src/replay/tests.rs", "app", "whole configs are recorded and replayed"),
+    ("src/simulate/tests.rs", "app", "arms are configs with real plugins"),
     ("src/sched/tests.rs", "app", "whole configs are tried with real plugins"),
     ("src/ext_proc/stream/tests.rs", "app", "streams are tried with real parsers"),
 ];
 
 /// Which crates of ours a place may name; the first line whose path begins the file's path counts.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 19] = [
     ("src/app.rs", &["epp_plugin_api", "epp_plugins"]),
+    ("src/bench/", &["epp_trace"]),
+    ("src/cli/bench.rs", &["epp_trace"]),
     ("src/cli/engine.rs", &["epp_sim"]),
+    ("src/cli/simulate.rs", &["epp_plugin_api", "epp_trace"]),
     ("src/cli/trace.rs", &["epp_trace"]),
     ("src/main.rs", &["epp"]),
+    ("src/simulate/", &["epp_plugin_api", "epp_sim", "epp_trace"]),
     ("src/", &["epp_plugin_api"]),
     ("plugins/api/", &[]),
     ("plugins/builtin/benches/", &["epp_plugin_api", "epp_plugins", "epp_prefix_index"]),
@@ -88,7 +118,7 @@ const OURS: [&str; 7] =
 
 /// Libraries that one part only may know: how their paths begin, and where they may stand.
 const KEPT_INSIDE: [(&str, &[&str]); 6] = [
-    ("tonic", &["src/ext_proc/", "src/cli/pick.rs"]),
+    ("tonic", &["src/bench/", "src/ext_proc/", "src/cli/pick.rs"]),
     ("prost", &["src/ext_proc/", "src/cli/pick.rs"]),
     ("envoy_types", &["src/ext_proc/"]),
     ("saphyr_parser", &["src/yaml.rs", "src/yaml/"]),

@@ -130,7 +130,7 @@ struct ProgramAware {
 impl FairnessPolicy for ProgramAware {
     fn turns(&self) -> Box<dyn Turns> {
         let Self { programs, service, head_wait } = self;
-        Box::new(LeastServed { programs: programs.clone(), service: *service, head_wait: *head_wait })
+        Box::new(LeastServed { programs: programs.clone(), service: *service, head_wait: *head_wait, seen: Vec::new() })
     }
 }
 
@@ -174,6 +174,8 @@ struct LeastServed {
     programs: Arc<Mutex<Programs>>,
     service: f64,
     head_wait: f64,
+    /// What the flows have had and how long they have waited, in their order; kept for its memory.
+    seen: Vec<(f64, f64)>,
 }
 
 /// The least and the most of some numbers.
@@ -191,25 +193,29 @@ impl Span {
 
 impl Turns for LeastServed {
     fn next(&mut self, flows: &dyn WaitingFlows, now: Instant) -> FlowId {
-        let programs = self.programs.lock();
-        let of = |flow: &FlowId, since: Instant| {
-            (programs.service(flow, now), now.saturating_duration_since(since).as_secs_f64())
-        };
+        let (programs, seen) = (self.programs.lock(), &mut self.seen);
         let (mut services, mut waits) = (Span(f64::MAX, f64::MIN), Span(f64::MAX, f64::MIN));
+        seen.clear();
         flows.each(&mut |flow, head| {
-            let (service, wait) = of(flow, head.since);
+            let (service, wait) =
+                (programs.service(flow, now), now.saturating_duration_since(head.since).as_secs_f64());
             services.widen(service);
             waits.widen(wait);
+            seen.push((service, wait));
         });
-        let mut best: Option<(f64, FlowId)> = None;
-        flows.each(&mut |flow, head| {
-            let (service, wait) = of(flow, head.since);
-            let score = self.service * (1.0 - services.norm(service)) + self.head_wait * waits.norm(wait);
-            if best.as_ref().is_none_or(|(most, _)| score > *most) {
-                best = Some((score, flow.clone()));
+        let score = |(service, wait): &(f64, f64)| {
+            self.service * (1.0 - services.norm(*service)) + self.head_wait * waits.norm(*wait)
+        };
+        // Of equals the first counts.
+        let best = (0..seen.len()).rev().max_by(|a, b| score(&seen[*a]).total_cmp(&score(&seen[*b])));
+        let (mut at, mut chosen) = (0, None);
+        flows.each(&mut |flow, _| {
+            if best == Some(at) {
+                chosen = Some(flow.clone());
             }
+            at += 1;
         });
-        best.map_or_else(|| flows.first(), |(_, flow)| flow)
+        chosen.unwrap_or_else(|| flows.first())
     }
 }
 

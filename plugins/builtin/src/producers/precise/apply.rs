@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use epp_plugin_api::{EndpointId, KvSink};
+use epp_plugin_api::{EndpointId, EndpointName, KvSink};
 use epp_prefix_index::Owner;
 use epp_prefix_index::events::StoredBlocks;
 use parking_lot::Mutex;
@@ -81,6 +81,10 @@ struct Incoming<'a> {
 }
 
 impl KvSink for Precise {
+    fn begins(&self, from: EndpointId, name: &EndpointName) {
+        self.places.write().set_name(from, name.to_string());
+    }
+
     fn message(&self, from: EndpointId, topic: &[u8], payload: &[u8]) {
         let Some(told) = self.told(from) else { return };
         let mut told = told.lock();
@@ -260,7 +264,6 @@ impl Precise {
         }
         let (weight, host) = self.tier(tier);
         let owner = self.places.write().add(it.from, weight, host).ok_or(Dropped::Refused)?;
-        self.has_new_names.store(true, Ordering::Relaxed);
         told.add_place(tier, group, owner);
         Ok(owner)
     }

@@ -50,7 +50,7 @@ impl MetricFamilies for Families {
     fn register(&self, registry: &mut MetricRegistry) {
         registry.register(
             "epp_kv_mismatch",
-            "Endpoints whose KV events cannot be matched to requests, by cause",
+            "[ALPHA] Endpoints whose KV events cannot be matched to requests, by cause",
             self.mismatches.clone(),
         );
     }

@@ -57,7 +57,6 @@ mod told;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use epp_plugin_api::{
     BuildContext, BuildError, ColumnKey, EndpointId, Instance, Kind, KvSubscription, PluginType, RequestKey, Stability,
@@ -118,8 +117,6 @@ fn build(cx: &mut BuildContext<'_>) -> Result<(Instance, ColumnKey<PrefixMatch>)
         desks: Desks::default(),
         asked: Asked::default(),
         models_told: ModelsTold::default(),
-        has_new_names: AtomicBool::new(false),
-        named: AtomicU64::new(0),
         prompt: cx.reads_request(""),
         work: cx.writes_request(),
         matches,
@@ -174,10 +171,6 @@ struct Precise {
     desks: Desks,
     asked: Asked,
     models_told: ModelsTold,
-    /// Whether there are endpoints whose names are not noted yet.
-    has_new_names: AtomicBool,
-    /// The set of endpoints whose names are noted.
-    named: AtomicU64,
     prompt: RequestKey<TokenizedPrompt>,
     work: RequestKey<Work>,
     matches: ColumnKey<PrefixMatch>,

@@ -92,9 +92,9 @@ impl Places {
     }
 
     /// Notes what an endpoint is called.
-    pub fn set_name(&mut self, id: EndpointId, name: impl FnOnce() -> String) {
+    pub fn set_name(&mut self, id: EndpointId, name: String) {
         if let Some(entry) = self.entry(id) {
-            entry.name.get_or_insert_with(name);
+            entry.name = Some(name);
         }
     }
 
@@ -194,8 +194,7 @@ mod tests {
     fn an_endpoint_is_called_by_its_slot_until_its_name_is_known() {
         let mut places = Places::default();
         assert_eq!(places.name(id(3, 1)), "endpoint in slot 3");
-        places.set_name(id(3, 1), || "default/e3".into());
-        places.set_name(id(3, 1), || "other".into());
+        places.set_name(id(3, 1), "default/e3".into());
         assert_eq!(places.name(id(3, 1)), "default/e3");
         places.forget(id(3, 1));
         assert_eq!(places.name(id(3, 2)), "endpoint in slot 3");

@@ -1,7 +1,5 @@
 //! What requests see of the index, and what it learns from picks.
 
-use std::sync::atomic::Ordering;
-
 use epp_plugin_api::{Attribute, Columns, Cycle, EndpointId, EndpointIdx, Picked, Producer, Snapshot};
 use epp_prefix_index::Owner;
 use epp_prefix_index::matches::Matches;
@@ -67,7 +65,6 @@ impl Producer for Precise {
             let most = self.count(cx.snapshot, &mut work);
             self.write(columns.write(self.matches), &work);
             self.asked.note(&cx.request.target_model, work.had_extras, most > 0);
-            self.name_endpoints(cx.snapshot);
         }
         *columns.write_request(self.work) = work;
         Ok(())
@@ -221,7 +218,6 @@ impl Precise {
         if let Some(owner) = self.places.read().speculative(id) {
             return Some(owner);
         }
-        self.has_new_names.store(true, Ordering::Relaxed);
         self.places.write().add_speculative(id)
     }
 
@@ -230,20 +226,6 @@ impl Precise {
             while let Some(belief) = speculation.ended(now) {
                 self.index.remove_blocks(belief.owner, &belief.keys);
             }
-        }
-    }
-
-    /// Messages do not say what endpoints are called; snapshots do.
-    fn name_endpoints(&self, snapshot: &Snapshot) {
-        let (is_new, membership) = (self.has_new_names.load(Ordering::Relaxed), snapshot.membership());
-        if !is_new && self.named.load(Ordering::Relaxed) == membership {
-            return;
-        }
-        self.has_new_names.store(false, Ordering::Relaxed);
-        self.named.store(membership, Ordering::Relaxed);
-        let mut places = self.places.write();
-        for idx in snapshot.indices() {
-            places.set_name(snapshot.id(idx), || snapshot.meta(idx).name.to_string());
         }
     }
 }

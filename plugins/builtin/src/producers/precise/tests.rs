@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use epp_plugin_api::EndpointName;
 use serde_json::{Value, json};
 
 use super::testing::{Bench, Pack, ids, stored};
@@ -157,6 +158,8 @@ fn the_state_tells_who_said_what() {
     bench.tell(1, [stored(&[1, 2], &tokens).into(), stored(&[1], &[]).on("CPU").into(), Pack::from(stored(&[5], &[]))]);
     bench.tell(1, [super::testing::removed(&[2], "GPU"), stored(&[3], &ids(7, 16)).after(99).into()]);
     assert_eq!(bench.state()["endpoints"][0]["endpoint"], "endpoint in slot 1");
+    let name = EndpointName { namespace: "default".into(), name: "e1".into() };
+    bench.sink().begins(bench.id(1), &name);
     bench.send(&[&tokens], &[("default", 1)]);
     let state = bench.state();
     assert_eq!((&state["blocks"], &state["blockTokens"], &state["nEndpoints"]), (&json!(4), &json!(16), &json!(1)));

@@ -74,7 +74,7 @@ fn the_service_is_told_what_it_accepts() {
     let mut columns = Columns::default();
     columns.reset(1);
     let questions = remote.ask(&cycle(&board, &request), &columns, &Candidates::all(1));
-    let [Question::Call(call)] = &questions[..] else { panic!("expected a call, found {questions:?}") };
+    let [Question::Call(call), ..] = &questions[..] else { panic!("expected a call, found {questions:?}") };
     let body: Value = serde_json::from_slice(&call.body).unwrap();
     let expected = json!({"kv_cache_percentage": 1.0, "input_token_length": 0, "num_request_waiting": 2,
         "num_request_running": 3, "num_tokens_generated": 1, "prefix_cache_score": 0.0, "encoder_input_size": 0,

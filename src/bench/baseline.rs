@@ -1,13 +1,10 @@
-//! The server that is compared with: gRPC, the same messages and the same HTTP/2 settings, and nothing but a constant
-//! for an answer. What it costs nobody who speaks `ext_proc` with this library can save.
+//! The server that pickers are compared with: gRPC, the same messages and the same HTTP/2 settings, and nothing but a
+//! constant for an answer. What it costs nobody who speaks `ext_proc` with this library can save.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use epp::ext_proc::answer::Routing;
-use epp::ext_proc::server::{http2, listen};
-use epp::ext_proc::wire::{BodyMode, PhaseResponse, ProcessingRequest, ProcessingResponse, Request, Response};
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
@@ -15,26 +12,31 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use crate::ext_proc::answer::Routing;
+use crate::ext_proc::server::{http2, listen};
+use crate::ext_proc::service;
+use crate::ext_proc::wire::{BodyMode, PhaseResponse, ProcessingRequest, ProcessingResponse, Request, Response};
+
 const LARGEST: usize = 64 << 20;
 
 /// Serves until the process is ended.
-pub fn serve(port: u16) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime can be built");
-    runtime.block_on(async {
-        let incoming = TcpListenerStream::new(listen(port).expect("the port is free")).map(|stream| {
-            let stream = stream?;
-            stream.set_nodelay(true)?;
-            Ok::<_, std::io::Error>(stream)
-        });
-        http2().add_service(Baseline).serve_with_incoming(incoming).await.expect("the listener stays");
+///
+/// # Errors
+/// If the port cannot be had, or the listener fails.
+pub async fn serve(port: u16) -> anyhow::Result<()> {
+    let incoming = TcpListenerStream::new(listen(port)?).map(|stream| {
+        let stream = stream?;
+        stream.set_nodelay(true)?;
+        Ok::<_, std::io::Error>(stream)
     });
+    Ok(http2().add_service(Baseline).serve_with_incoming(incoming).await?)
 }
 
 #[derive(Clone)]
 struct Baseline;
 
 impl NamedService for Baseline {
-    const NAME: &'static str = epp::ext_proc::service::NAME;
+    const NAME: &'static str = service::NAME;
 }
 
 impl tower_service::Service<http::Request<Body>> for Baseline {
@@ -73,6 +75,10 @@ impl StreamingService<ProcessingRequest> for Constant {
                 Some(Request::RequestBody(_)) if lean => routed(Response::RequestBody),
                 Some(Request::RequestBody(piece)) => {
                     Response::RequestBody(PhaseResponse::streamed(piece.body, piece.end_of_stream)).into()
+                }
+                Some(Request::ResponseHeaders(_)) => Response::ResponseHeaders(PhaseResponse::unchanged()).into(),
+                Some(Request::ResponseBody(piece)) => {
+                    Response::ResponseBody(PhaseResponse::streamed(piece.body, piece.end_of_stream)).into()
                 }
                 _ if lean => Response::RequestHeaders(PhaseResponse::unchanged()).into(),
                 _ => routed(Response::RequestHeaders),

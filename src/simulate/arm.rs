@@ -1,0 +1,147 @@
+//! The ways of choosing endpoints that a simulation compares.
+
+use std::fmt;
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// What it is called in the report.
+    pub name: String,
+    pub way: Way,
+}
+
+/// How an arm chooses.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Way {
+    /// By a rule of its own, without the pipeline.
+    Rule(Rule),
+    /// By the pipeline, built of the text of a config.
+    Config(String),
+}
+
+/// Rules to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Any endpoint, each as likely as the next.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// The endpoint of the session's last request; else the fewest requests in flight, the first of equals. As verl does.
+    LeastInFlightSticky,
+    /// A ring with 100 points an endpoint; by session, or else by the first 1,024 tokens.
+    ConsistentHash,
+    /// The one with fewer requests in flight of two that are drawn.
+    PowerOfTwo,
+    /// Looks into the engines: the longest prefix that is really cached, or is being computed, among those with at most
+    /// a quarter, and two, more requests in flight than the mean; of equals the fewest in flight.
+    Oracle,
+}
+
+/// An arm that is there without a config of the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuiltIn {
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    way: Given,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Given {
+    Rule(Rule),
+    Config(&'static str),
+}
+
+/// The same scorers and weights as the built-in default of llm-d's picker.
+const GO_DEFAULT: &str = "\
+plugins:
+- {type: queue-scorer}
+- {type: kv-cache-utilization-scorer}
+- {type: prefix-cache-scorer}
+- {type: max-score-picker}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
+  - {pluginRef: prefix-cache-scorer, weight: 3}
+  - {pluginRef: max-score-picker}
+";
+
+/// The burst profile of llm-d's RL integration.
+const GO_BURST: &str = "\
+plugins:
+- type: burst-prefix-cache-producer
+  parameters: {windowDurationMs: 1000, maxPerReplica: -1, blockSizeTokens: 64, minColocateBlocks: 1, \
+maxBatchSize: 10000, balanceBy: tokens}
+- {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: burst-prefix-cache-producer}}
+- {type: load-aware-scorer}
+- {type: max-score-picker}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: prefix-cache-scorer, weight: 2}
+  - {pluginRef: load-aware-scorer, weight: 1}
+  - {pluginRef: max-score-picker}
+";
+
+/// Every built-in arm.
+pub const BUILT_IN: [BuiltIn; 9] = [
+    BuiltIn { name: "default", about: "what this picker does with an empty config", way: Given::Config("") },
+    BuiltIn {
+        name: "go-default",
+        about: "the default config of llm-d's picker, run by this one",
+        way: Given::Config(GO_DEFAULT),
+    },
+    BuiltIn {
+        name: "go-burst",
+        about: "the burst profile of llm-d's RL integration, run by this one",
+        way: Given::Config(GO_BURST),
+    },
+    BuiltIn { name: "random", about: "any endpoint", way: Given::Rule(Rule::Random) },
+    BuiltIn { name: "round-robin", about: "one after the other", way: Given::Rule(Rule::RoundRobin) },
+    BuiltIn {
+        name: "least-inflight-sticky",
+        about: "the session's endpoint, else the fewest requests in flight; verl's own",
+        way: Given::Rule(Rule::LeastInFlightSticky),
+    },
+    BuiltIn {
+        name: "consistent-hash",
+        about: "a hash ring by session, else by the first 1,024 tokens",
+        way: Given::Rule(Rule::ConsistentHash),
+    },
+    BuiltIn { name: "power-of-two", about: "the less busy of two that are drawn", way: Given::Rule(Rule::PowerOfTwo) },
+    BuiltIn {
+        name: "oracle",
+        about: "looks into the engines: the longest cached prefix where not much more than the mean is in flight",
+        way: Given::Rule(Rule::Oracle),
+    },
+];
+
+impl Arm {
+    /// The built-in arm of this name.
+    pub fn built_in(name: &str) -> Option<Self> {
+        let found = BUILT_IN.iter().find(|arm| arm.name == name)?;
+        let way = match found.way {
+            Given::Rule(rule) => Way::Rule(rule),
+            Given::Config(text) => Way::Config(text.to_owned()),
+        };
+        Some(Self { name: name.to_owned(), way })
+    }
+
+    /// An arm that chooses by a config.
+    pub fn of_config(name: &str, text: String) -> Self {
+        Self { name: name.to_owned(), way: Way::Config(text) }
+    }
+
+    /// The names of all built-in arms, for messages.
+    pub fn names() -> String {
+        BUILT_IN.map(|arm| arm.name).join(", ")
+    }
+}
+
+impl fmt::Display for BuiltIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.about)
+    }
+}

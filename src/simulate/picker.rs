@@ -1,0 +1,135 @@
+//! The pipeline of a config as it serves, on a clock and a board that the simulation sets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use epp_plugin_api::{
+    Charge, Held, InferenceRequest, Ledger, MetricHub, Parsed, Piece, PluginType, ResponseEnd, Served, Slots, Snapshot,
+    Usage,
+};
+
+use super::clock::Clock;
+use crate::config::{self, Environment, Mistake};
+use crate::flow::refusal::Refusal;
+use crate::generation::Generation;
+use crate::sched::cycle::Inputs;
+use crate::sched::metrics::SchedMetrics;
+use crate::sched::record::Decisions;
+
+/// A generation and what it looks at.
+pub(super) struct Picker {
+    generation: Generation,
+    pub clock: Clock,
+    pub board: ArcSwap<Snapshot>,
+    ledger: Ledger,
+    decisions: Decisions,
+}
+
+/// What is sent to the picker.
+pub(super) struct Asked {
+    pub number: u32,
+    pub session: Option<u32>,
+    pub model: String,
+    pub ids: Vec<u32>,
+}
+
+/// A pick; what is held for it is given back when it is dropped.
+pub(super) struct Pick {
+    pub row: usize,
+    pub ids: Vec<u32>,
+    pub lasting: Lasting,
+}
+
+/// What lasts as long as a request.
+#[derive(Default)]
+pub(super) struct Lasting {
+    held: Vec<Box<dyn Held>>,
+    charge: Option<Charge>,
+}
+
+impl Picker {
+    /// Builds the pipeline of a config.
+    ///
+    /// # Errors
+    /// With every mistake of the config.
+    pub fn new(text: &str, registry: &[&'static PluginType], staleness: Duration) -> Result<Self, Vec<Mistake>> {
+        let (hub, slots) = (MetricHub::default(), Slots::default());
+        let environment =
+            Environment { registry, slots: &slots, metrics: &hub, staleness, allow_experimental: true, previous: None };
+        let plan = config::load(text, &environment)?;
+        let metrics = Arc::new(SchedMetrics::new(&hub));
+        Ok(Self {
+            generation: Generation::new(1, plan, &metrics, &hub),
+            clock: Clock::default(),
+            board: ArcSwap::default(),
+            ledger: Ledger::default(),
+            decisions: Decisions::default(),
+        })
+    }
+
+    /// Chooses an endpoint, or says why there is none. Waits for nothing but what plugins gather.
+    pub async fn pick(&self, asked: Asked) -> Result<Pick, Refusal> {
+        let mut request = self.request(&asked);
+        self.generation.pipeline.read(&mut request);
+        let inputs = Inputs {
+            board: &|| self.board.load_full(),
+            request: &request,
+            subset: None,
+            ledger: &self.ledger,
+            now: request.received,
+            with_scores: false,
+            generation: self.generation.number,
+            decisions: &self.decisions,
+        };
+        let (outcome, _) = self.generation.pipeline.run(inputs, &self.clock).await?;
+        let lasting = Lasting { held: outcome.held, charge: Some(outcome.charge) };
+        Ok(Pick { row: outcome.id.slot(), ids: asked.ids, lasting })
+    }
+
+    fn request(&self, asked: &Asked) -> InferenceRequest {
+        let mut request = InferenceRequest {
+            id: format!("r{}", asked.number),
+            headers: Default::default(),
+            path: "inference/v1/generate".into(),
+            model: asked.model.clone(),
+            target_model: asked.model.clone(),
+            fairness_id: "default-flow".into(),
+            priority: 0,
+            body: Default::default(),
+            parsed: Parsed {
+                model: Some(asked.model.clone()),
+                stream: true,
+                pieces: vec![Piece::Ids { at: 0..asked.ids.len() }],
+                ids: asked.ids.iter().flat_map(|id| id.to_le_bytes()).collect(),
+                ..Parsed::default()
+            },
+            received: self.clock.instant(self.clock.elapsed()),
+            waited: Duration::ZERO,
+        };
+        request.headers.set("x-request-id", request.id.clone());
+        if let Some(session) = asked.session {
+            request.headers.set("x-session-id", format!("s{session}"));
+        }
+        request
+    }
+}
+
+impl Lasting {
+    /// The first token has come.
+    pub fn began(&mut self) {
+        for held in &mut self.held {
+            held.response_headers(&Served::NoMetadata, &mut Vec::new());
+            held.response_began();
+        }
+    }
+
+    /// The answer is complete.
+    pub fn ended(mut self, usage: Usage, clock: &Clock) {
+        let end = ResponseEnd { usage, streaming: true, now: clock.instant(clock.elapsed()) };
+        for held in &mut self.held {
+            held.response_ended(&end);
+        }
+        drop(self.charge);
+    }
+}
