@@ -10,6 +10,7 @@ use crate::config::{self, Environment};
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::flow::control::Control;
 use crate::generation::Generation;
+use crate::recording::RecordingMetrics;
 use crate::reload::ReloadMetrics;
 use crate::sched::failures::ProducerFailures;
 use crate::sched::metrics::{SchedMetrics, StageMetrics};
@@ -45,6 +46,7 @@ pub fn every_family() -> MetricHub {
     let generation = Generation::new(1, plan, &metrics, &hub);
     Control::new(generation.flow, "", Duration::ZERO, Arc::default(), &hub);
     board::list_families(&hub);
+    hub.families::<RecordingMetrics>();
     hub.families::<ReloadMetrics>();
     hub.families::<ProducerFailures>();
     RequestMetrics::new(&hub);

@@ -34,8 +34,9 @@ pub struct Settings {
     pub most_bytes: u64,
 }
 
+/// How recording goes.
 #[derive(Debug, Default)]
-struct RecordingMetrics {
+pub struct RecordingMetrics {
     written: Counter,
     dropped: Counter,
     failures: Counter,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 const MOST_EXAMPLES: usize = 5;
 /// Memory may grow by so much after it was warm: a part of what it was, or this many MB, whichever is more.
 const MAY_GROW: f64 = 0.1;
-const MAY_GROW_MB: f64 = 8.0;
+const MAY_GROW_MB: f64 = 4.0;
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -154,13 +154,14 @@ impl Memory {
         self.seen.lock().1 = true;
     }
 
-    /// The mean once it is warm, which it is after a sixth of the time, and the mean of the last sixth.
+    /// The most once it is warm, from the first sixth of the time to the second, and the least of the last third: a crowd
+    /// that waited for a moment goes, what is leaked stays.
     fn warm_and_last(&self) -> (f64, f64) {
         let seen = &self.seen.lock().0;
         let sixth = (seen.len() / 6).max(1);
-        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
-        let warm = &seen[sixth.min(seen.len())..(2 * sixth).min(seen.len())];
-        (mean(warm), mean(&seen[seen.len().saturating_sub(sixth)..]))
+        let part = |from: usize, to: usize| seen.iter().take(to).skip(from).copied();
+        let warm = part(sixth, 2 * sixth).fold(0.0, f64::max);
+        (warm, part(seen.len().saturating_sub(2 * sixth), seen.len()).fold(f64::INFINITY, f64::min))
     }
 
     pub fn broken(&self) -> Option<String> {
@@ -173,6 +174,6 @@ impl Memory {
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (warm, last) = self.warm_and_last();
-        write!(f, "memory: {:.1} MB at first, {warm:.1} once warm, {last:.1} at last", self.at_first)
+        write!(f, "memory: {:.1} MB at first, at most {warm:.1} once warm, at least {last:.1} at last", self.at_first)
     }
 }

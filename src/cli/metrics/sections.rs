@@ -91,6 +91,11 @@ pub const SECTIONS: &[Section] = &[
     },
     Section { title: "Config", about: "", prefixes: &["epp_config_"] },
     Section {
+        title: "Recording",
+        about: "There with `--record`; [replay.md](replay.md) tells of it.",
+        prefixes: &["epp_recording_"],
+    },
+    Section {
         title: "Streams and the process",
         about: "The families of streams are there with `--enable-grpc-stream-metrics`.",
         prefixes: &["llm_d_epp_extproc_", "llm_d_epp_info", "epp_build_info", "process_"],
