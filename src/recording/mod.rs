@@ -14,6 +14,7 @@ use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use self::file::Rotating;
 use self::line::Lines;
@@ -136,7 +137,7 @@ impl Recorder {
     async fn follow(self) {
         loop {
             self.waiting.any.notified().await;
-            tokio::time::sleep(EVERY).await;
+            sleep(EVERY).await;
             let (writer, waiting) = (self.writer.clone(), self.waiting.clone());
             // If it breaks off, it has said so.
             let _ = tokio::task::spawn_blocking(move || writer.lock().write(&waiting)).await;
