@@ -107,7 +107,7 @@ def test_the_debug_page_tells_who_is_heard_and_what_does_not_fit(heard):
     s, first, second = heard
     first.say({"type": "NoSuchEvent"})
     first.say({"type": "BlockStored", "block_hashes": [1], "parent_block_hash": None, "token_ids": tokens(24), "block_size": 24, "medium": "GPU"})
-    second.say(stored([1], tokens(16)))
+    second.say(stored([2], tokens(16)))
     until(lambda: s.metric("epp_kv_mismatch_total", cause="block_size") == 1, what="a mismatch")
     page = json.loads(s.get("/debug/kv")[1])
     subscribers, = page["subscribers"]
