@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak overload docs tools build
+.PHONY: help demo test check bench icount soak overload docs tools build
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -35,6 +35,9 @@ bench: build ## Costs, each beside its baseline in the same run
 	cargo bench -p epp-prefix-index -- --quick
 	cargo bench -p epp-plugins -- --quick
 	cargo bench -p epp -- --quick
+
+icount: tools ## Instructions of a lookup in the prefix index, of hashing a prompt, of an event; needs valgrind
+	plugins/prefix-index/benches/icount.sh "$$(cargo bench -q -p epp-prefix-index --bench figures --no-run --message-format=json | sed -n 's/.*"executable":"\([^"]*figures[^"]*\)".*/\1/p')"
 
 SOAK ?=
 OVERLOAD ?=

@@ -1,8 +1,9 @@
 //! Figures that criterion cannot give: percentiles beside a writer, bytes by the allocator, cost against size. With
-//! `--write` they go to `docs/`, too.
+//! `--write` they go to `docs/`, too. `--repeat CASE N` does one thing N times, for whoever counts instructions.
 
 mod plain;
 mod plot;
+mod repeat;
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -329,6 +330,10 @@ fn growth() -> Vec<(u32, usize, f64, f64)> {
 }
 
 fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--repeat") {
+        return repeat::repeat(&args[at + 1..]);
+    }
     let mut report = Report(String::new());
     println!("{:<78} {:>22} {:>22}", "", "prefix index", "a map of blocks");
     events(&mut report);
