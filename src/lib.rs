@@ -11,6 +11,7 @@ pub mod ext_proc;
 pub mod files;
 pub mod flow;
 pub mod generation;
+pub mod listen;
 pub mod recording;
 pub mod reload;
 pub mod replay;

@@ -1,7 +1,6 @@
 //! The listeners of the ext_proc port and of the health port.
 
 use std::future::Future;
-use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::stream::Stream;
 use rustls::ServerConfig;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -36,33 +34,13 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// lost its power says nothing, and what its requests hold would be held for ever.
 const PING_EVERY: Duration = Duration::from_secs(60);
 const PING_PATIENCE: Duration = Duration::from_secs(20);
-/// Connections that may wait to be taken over.
-const BACKLOG: i32 = 1024;
 
 /// Opens a port on every address, of both families where the machine has both.
 ///
 /// # Errors
 /// If the port cannot be had; names it.
 pub fn listen(port: u16) -> anyhow::Result<TcpListener> {
-    let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-    let ipv4 = SocketAddr::from(([0, 0, 0, 0], port));
-    let listener = match bind(both) {
-        Err(e) if e.kind() != std::io::ErrorKind::AddrInUse => bind(ipv4),
-        result => result,
-    };
-    listener.map_err(|e| anyhow::anyhow!("cannot listen on port {port}: {e}"))
-}
-
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket.into())
+    crate::listen::everywhere(port).map_err(|e| anyhow::anyhow!("cannot listen on port {port}: {e}"))
 }
 
 /// Makes a server with the HTTP/2 settings of the ext_proc port.

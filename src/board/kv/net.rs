@@ -2,23 +2,22 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::zmtp::connection::Io;
+use crate::listen;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(3);
 /// A host that lost its power says nothing: after so long without a word it is asked whether it is there, and how often.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-/// Publishers that may wait to be taken over.
-const BACKLOG: i32 = 1024;
 
 type Dialed = Pin<Box<dyn Future<Output = io::Result<Box<dyn Io>>> + Send>>;
 
@@ -99,26 +98,10 @@ impl BindAddress {
     /// If the port cannot be had.
     pub fn listen(self) -> io::Result<TcpListener> {
         match self.host {
-            Some(host) => listen(SocketAddr::new(host, self.port)),
-            None => match listen((Ipv6Addr::UNSPECIFIED, self.port).into()) {
-                // A machine without IPv6.
-                Err(e) if e.kind() != io::ErrorKind::AddrInUse => listen((Ipv4Addr::UNSPECIFIED, self.port).into()),
-                listener => listener,
-            },
+            Some(host) => listen::at(SocketAddr::new(host, self.port)),
+            None => listen::everywhere(self.port),
         }
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket.into())
 }
 
 /// Pauses between attempts: each twice as long as the last, and up to half of it shorter by chance, so that the peers of a

@@ -5,7 +5,7 @@ use super::{Finding, Rule, Source, code, is_rust};
 /// Which modules of `src` each module may name.
 ///
 /// The way down is main, cli, app, then the rooms; a request goes ext_proc, generation, sched, flow. What several rooms
-/// need is small and stands below them all: tasks, files, yaml, trust and telemetry.
+/// need is small and stands below them all: tasks, files, listen, yaml, trust and telemetry.
 const MAY_NAME: [(&str, &[&str]); 20] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
@@ -58,11 +58,11 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
     ("generation", &["config", "ext_proc", "flow", "sched"]),
     // The table of parsers is built from a plan.
-    ("ext_proc", &["config", "flow", "generation", "sched", "tasks", "telemetry"]),
+    ("ext_proc", &["config", "flow", "generation", "listen", "sched", "tasks", "telemetry"]),
     // The pipeline is built from a plan. Admission is asked in the cycle, once it is known who the candidates are.
     ("sched", &["config", "flow", "telemetry"]),
     ("flow", &["telemetry"]),
-    ("board", &["files", "tasks", "trust", "yaml"]),
+    ("board", &["files", "listen", "tasks", "trust", "yaml"]),
     ("config", &["yaml"]),
     ("admin", &["telemetry"]),
     ("files", &["tasks"]),
@@ -72,7 +72,7 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
 ];
 
 /// Modules that name no other one at all, beside those above.
-const NAMES_NONE: [&str; 2] = ["trust", "lib"];
+const NAMES_NONE: [&str; 3] = ["trust", "listen", "lib"];
 
 /// Single files that may name one module more, and why.
 const FILES_THAT_MAY: [(&str, &str, &str); 9] = [
