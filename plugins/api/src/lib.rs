@@ -37,7 +37,7 @@ pub use node::{Node, NodeError, Place, Value};
 pub use parse::{Api, ParseError, Parsed, Parser, Piece, ResponseKind, ResponseParser, Usage};
 pub use plugin::{
     Admitter, Answers, Call, Cycle, Decider, Decision, Denial, Filter, Gather, Gathered, HandlerError, Held, Hooks,
-    Job, Load, Next, Parting, Picked, Picker, Producer, ProfileHandler, ProfileRun, Question, Remote, Report,
+    Job, Load, Next, PREFILL, Parting, Picked, Picker, Producer, ProfileHandler, ProfileRun, Question, Remote, Report,
     ResponseEnd, Runs, Saturation, Scorer, Screener, Served, Targets,
 };
 pub use registry::{BuildContext, BuildError, Instance, Kind, PluginType, Stability};

@@ -136,6 +136,9 @@ pub trait ProfileHandler: Send + Sync {
     fn check(&self, profiles: &[&str]) -> Result<(), String>;
 }
 
+/// The profile whose first choice computes the prompt, if there is one of that name.
+pub const PREFILL: &str = "prefill";
+
 /// What was chosen, as producers are told.
 #[derive(Clone, Copy, Debug)]
 pub struct Picked<'a> {
@@ -148,6 +151,17 @@ impl<'a> Picked<'a> {
     /// The endpoint that the request goes to.
     pub fn target(&self) -> Option<EndpointIdx> {
         self.runs.runs[self.primary].targets().and_then(|t| t.first()).copied()
+    }
+
+    /// The first choice of the profile named [`PREFILL`].
+    pub fn prefill(&self) -> Option<EndpointIdx> {
+        self.firsts().find(|(name, _)| *name == PREFILL).map(|(_, idx)| idx)
+    }
+
+    /// Who will hold the prompt's blocks: the target, and the prefill profile's first choice if that is another one.
+    pub fn holders(&self) -> impl Iterator<Item = EndpointIdx> + use<> {
+        let target = self.target();
+        target.into_iter().chain(self.prefill().filter(move |&idx| target.is_some_and(|target| target != idx)))
     }
 
     /// First target of every profile that chose one, with the profile's name.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use epp_plugin_api::{
     BuildContext, BuildError, Candidates, Charge, Columns, Cycle, Departing, EndpointIdx, Filter, HeaderEdits, Held,
-    Hooks, Instance, Kind, Ledger, NodeError, Picked, PluginType, RequestKey, Saturation, Snapshot, Stability,
+    Hooks, Instance, Kind, Ledger, NodeError, PREFILL, Picked, PluginType, RequestKey, Saturation, Snapshot, Stability,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,9 +40,6 @@ pub static TYPE: PluginType = PluginType {
     schema: Some(crate::schema::of::<Config>),
     build,
 };
-
-/// The profile whose work is done when the answer begins.
-const PREFILL: &str = "prefill";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

@@ -63,8 +63,6 @@ const LEAST_BLOCK_TOKENS: usize = 64;
 const DEFAULT_CAPACITY: i64 = 31_250;
 /// So many prompts of one request count, so that a body of nothing but tiny prompts does not take long.
 const MOST_PROMPTS: usize = 1024;
-/// The profile whose first choice also computes the prompt.
-const PREFILL: &str = "prefill";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -273,8 +271,7 @@ impl Producer for ApproxPrefix {
         else {
             return;
         };
-        let prefill = picked.firsts().find(|(name, _)| *name == PREFILL).map(|(_, idx)| idx);
-        for idx in std::iter::once(target).chain(prefill.filter(|&idx| idx != target)) {
+        for idx in picked.holders() {
             let capacity = self.capacity(cx.snapshot, idx);
             work.prompts().for_each(|keys| self.index.store(owner(cx.snapshot.id(idx)), keys, capacity));
         }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use epp_plugin_api::{
     Attribute, BuildContext, BuildError, Charge, ColumnKey, Columns, Cycle, EndpointId, EndpointIdx, Held, Instance,
-    Kind, Ledger, NodeError, Picked, PluginType, Producer, RequestKey, Stability,
+    Kind, Ledger, NodeError, PREFILL, Picked, PluginType, Producer, RequestKey, Stability,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,9 +40,6 @@ pub static TYPE: PluginType = PluginType {
     schema: Some(crate::schema::of::<Config>),
     build,
 };
-
-/// The profile whose work is done when the answer begins.
-const PREFILL: &str = "prefill";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

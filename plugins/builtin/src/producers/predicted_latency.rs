@@ -69,7 +69,7 @@ pub static TYPE: PluginType = PluginType {
     build: |cx| build(cx, Services::of(|name| std::env::var(name).ok())),
 };
 
-/// The profile whose endpoint computes the first token.
+/// The role of an endpoint that computes first tokens only.
 const PREFILL: &str = "prefill";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -273,7 +273,7 @@ impl Producer for PredictedLatency {
     fn picked(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) -> Option<Box<dyn Held>> {
         let target = picked.target()?;
         let objectives = Objectives::of(&cx.request.headers);
-        let prefill = picked.firsts().find(|(profile, _)| *profile == PREFILL).map(|(_, idx)| idx);
+        let prefill = picked.prefill();
         let predictions = columns.read(self.predictions);
         let stage = |idx: EndpointIdx| Stage {
             features: self.features(cx, columns, idx),

@@ -40,8 +40,6 @@ pub static TYPE: PluginType = PluginType {
 };
 
 const DEFAULT_SIZE: i64 = 1024;
-/// The profile whose pick also computes the prompt.
-const PREFILL: &str = "prefill";
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -134,9 +132,8 @@ impl Producer for NoHitLru {
 
     fn picked(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) -> Option<Box<dyn Held>> {
         if columns.read_request(self.cold).is_some_and(|cold| cold.0.load(Relaxed)) {
-            let prefill = picked.firsts().find(|(name, _)| *name == PREFILL).map(|(_, idx)| idx);
             let mut used = self.used.lock();
-            for idx in picked.target().into_iter().chain(prefill) {
+            for idx in picked.holders() {
                 used.touch(cx.snapshot.id(idx), cx.snapshot.meta(idx));
             }
         }

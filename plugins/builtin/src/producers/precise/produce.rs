@@ -14,8 +14,6 @@ use crate::attributes::{PrefixMatch, TokenizedPrompt};
 const MOST_PROMPTS: usize = 1024;
 /// So many blocks of one request count: a million tokens at the default size.
 const MOST_BLOCKS: usize = 1 << 16;
-/// The profile whose first choice also computes the prompt.
-const PREFILL: &str = "prefill";
 /// Weights such as 0.8 are no binary fractions: their sums may fall short of a whole number by so much.
 const ROUNDING: f64 = 1e-6;
 
@@ -79,15 +77,11 @@ impl Producer for Precise {
     }
 
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {
-        let (Some(_), Some(work), Some(target)) = (&self.speculation, columns.read_request(self.work), picked.target())
-        else {
-            return;
-        };
+        let (Some(_), Some(work)) = (&self.speculation, columns.read_request(self.work)) else { return };
         if work.keys.is_empty() {
             return;
         }
-        let prefill = picked.firsts().find(|(name, _)| *name == PREFILL).map(|(_, idx)| idx);
-        for idx in std::iter::once(target).chain(prefill.filter(|&idx| idx != target)) {
+        for idx in picked.holders() {
             self.believe(cx.now, cx.snapshot.id(idx), work);
         }
         self.size.show(&self.index);
