@@ -4,15 +4,8 @@ use super::*;
 
 /// As `load_with` the plugin types of the program, where experimental ones may be let in.
 fn load_real(text: &str, allow_experimental: bool) -> Result<Plan, Vec<String>> {
-    let environment = Environment {
-        registry: crate::app::registry(),
-        slots: &Slots::default(),
-        metrics: &MetricHub::default(),
-        staleness: Duration::from_secs(5),
-        allow_experimental,
-        previous: None,
-    };
-    load(text, &environment).map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+    let loaded = load_as(crate::app::registry(), text, None, allow_experimental);
+    loaded.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
 }
 
 #[track_caller]
