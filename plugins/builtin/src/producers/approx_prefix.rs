@@ -28,6 +28,7 @@ use epp_prefix_index::{Limits, Owner, PrefixIndex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::block_keys::{BlockKeys, MOST_PROMPTS};
 use super::index_size::IndexSize;
 use super::prefix_metrics::PrefixMetrics;
 use crate::attributes::{PrefixMatch, TokenizedPrompt};
@@ -61,8 +62,6 @@ const DEFAULT_BLOCK_TOKENS: i64 = 16;
 /// Smaller blocks would make the index many times as large and find little more.
 const LEAST_BLOCK_TOKENS: usize = 64;
 const DEFAULT_CAPACITY: i64 = 31_250;
-/// So many prompts of one request count, so that a body of nothing but tiny prompts does not take long.
-const MOST_PROMPTS: usize = 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -165,9 +164,7 @@ struct ApproxPrefix {
 /// The keys of one request's blocks, from before the pick to after it.
 #[derive(Clone, Debug, Default)]
 struct Work {
-    keys: Vec<u64>,
-    /// Where in `keys` each prompt ends.
-    ends: Vec<usize>,
+    blocks: BlockKeys,
     matches: Matches,
     /// By row, summed over the prompts.
     counts: Vec<u32>,
@@ -176,13 +173,6 @@ struct Work {
 impl Attribute for Work {
     const NAME: &'static str = "PrefixCacheBlockKeys";
     const DEFAULT_PRODUCER: Option<&'static str> = None;
-}
-
-impl Work {
-    fn prompts(&self) -> impl Iterator<Item = &[u64]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.keys[start..end])
-    }
 }
 
 impl ApproxPrefix {
@@ -206,24 +196,21 @@ impl ApproxPrefix {
         said.map_or(self.capacity, |n| n as usize)
     }
 
-    fn hash(&self, cx: &Cycle<'_>, prompt: Option<&TokenizedPrompt>, block_tokens: usize, work: &mut Work) {
-        work.keys.clear();
-        work.ends.clear();
+    fn hash(&self, cx: &Cycle<'_>, prompt: Option<&TokenizedPrompt>, block_tokens: usize, blocks: &mut BlockKeys) {
+        blocks.clear();
         let Some(prompt) = prompt else { return };
         let seed = chain_seed(&cx.request.target_model, &cx.request.parsed.cache_salt);
         for tokens in prompt.prompts(cx.request).take(MOST_PROMPTS) {
-            chain_keys(seed, tokens, block_tokens, self.most_blocks(block_tokens), &mut work.keys);
-            work.ends.push(work.keys.len());
+            chain_keys(seed, tokens, block_tokens, self.most_blocks(block_tokens), &mut blocks.keys);
+            blocks.end_prompt();
         }
     }
 
     fn count(&self, snapshot: &Snapshot, work: &mut Work) {
         work.counts.clear();
         work.counts.resize(snapshot.rows(), 0);
-        let mut start = 0;
-        for &end in &work.ends {
-            self.index.matches(&work.keys[start..end], &mut work.matches);
-            start = end;
+        for keys in work.blocks.prompts() {
+            self.index.matches(keys, &mut work.matches);
             if work.matches.longest() > 0 {
                 for (count, &id) in work.counts.iter_mut().zip(snapshot.ids()) {
                     *count += work.matches.of(owner(id)) as u32;
@@ -241,9 +228,9 @@ impl Producer for ApproxPrefix {
     fn produce(&self, cx: &Cycle<'_>, columns: &mut Columns) -> Result<(), String> {
         let block_tokens = self.block_tokens(cx.snapshot);
         let mut work = std::mem::take(columns.write_request(self.work));
-        self.hash(cx, columns.read_request(self.prompt), block_tokens, &mut work);
+        self.hash(cx, columns.read_request(self.prompt), block_tokens, &mut work.blocks);
         self.count(cx.snapshot, &mut work);
-        let total = work.keys.len() as u32;
+        let total = work.blocks.keys.len() as u32;
         for (known, &blocks) in columns.write(self.matches).iter_mut().zip(&work.counts) {
             *known = PrefixMatch {
                 match_blocks: blocks,
@@ -273,7 +260,7 @@ impl Producer for ApproxPrefix {
         };
         for idx in picked.holders() {
             let capacity = self.capacity(cx.snapshot, idx);
-            work.prompts().for_each(|keys| self.index.store(owner(cx.snapshot.id(idx)), keys, capacity));
+            work.blocks.prompts().for_each(|keys| self.index.store(owner(cx.snapshot.id(idx)), keys, capacity));
         }
         self.metrics.hit(&matches[target.row()]);
         self.show_size();

@@ -1,6 +1,7 @@
 //! Producers: one file, or folder, a kind of data that filters and scorers read.
 
 pub mod approx_prefix;
+mod block_keys;
 pub mod burst;
 mod encoder_cache;
 mod encoder_metrics;

@@ -48,6 +48,7 @@ use tokio::time::Instant;
 
 use self::assign::{Replica, Rules};
 use self::crowd::{Crowd, MemberId, Times};
+use super::block_keys::MOST_PROMPTS;
 use crate::attributes::{PrefixMatch, TokenizedPrompt};
 
 /// The registry's line for this plugin.
@@ -64,8 +65,6 @@ pub static TYPE: PluginType = PluginType {
 
 /// Blocks of a prompt that count unless `maxPrefixTokensToMatch` says otherwise.
 const MOST_BLOCKS: usize = 2048;
-/// So many prompts of one request count.
-const MOST_PROMPTS: usize = 1024;
 /// A burst is quiet after this part of the window without an arrival, within these bounds.
 const GAPS_IN_A_WINDOW: u32 = 20;
 const LEAST_GAP: Duration = Duration::from_millis(5);

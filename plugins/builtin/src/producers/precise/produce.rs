@@ -9,9 +9,8 @@ use super::Precise;
 use super::extras::{self, Extra};
 use super::places::Place;
 use crate::attributes::{PrefixMatch, TokenizedPrompt};
+use crate::producers::block_keys::{BlockKeys, MOST_PROMPTS};
 
-/// So many prompts of one request count, so that a body of nothing but tiny prompts does not take long.
-const MOST_PROMPTS: usize = 1024;
 /// So many blocks of one request count: a million tokens at the default size.
 const MOST_BLOCKS: usize = 1 << 16;
 /// Weights such as 0.8 are no binary fractions: their sums may fall short of a whole number by so much.
@@ -20,9 +19,7 @@ const ROUNDING: f64 = 1e-6;
 /// The keys of one request's blocks, and what is made of them; from before the pick to after it.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    keys: Vec<u64>,
-    /// Where in `keys` each prompt ends.
-    ends: Vec<usize>,
+    blocks: BlockKeys,
     extras: Vec<(u32, Extra)>,
     had_extras: bool,
     matches: Matches,
@@ -59,7 +56,7 @@ impl Producer for Precise {
         self.end_beliefs(cx.now);
         let mut work = std::mem::take(columns.write_request(self.work));
         self.hash(cx, columns.read_request(self.prompt), &mut work);
-        if !work.keys.is_empty() {
+        if !work.blocks.keys.is_empty() {
             let most = self.count(cx.snapshot, &mut work);
             self.write(columns.write(self.matches), &work);
             self.asked.note(&cx.request.target_model, work.had_extras, most > 0);
@@ -78,7 +75,7 @@ impl Producer for Precise {
 
     fn learn(&self, cx: &Cycle<'_>, columns: &Columns, picked: &Picked<'_>) {
         let (Some(_), Some(work)) = (&self.speculation, columns.read_request(self.work)) else { return };
-        if work.keys.is_empty() {
+        if work.blocks.keys.is_empty() {
             return;
         }
         for idx in picked.holders() {
@@ -100,8 +97,7 @@ impl Producer for Precise {
 
 impl Precise {
     fn hash(&self, cx: &Cycle<'_>, prompt: Option<&TokenizedPrompt>, work: &mut Work) {
-        work.keys.clear();
-        work.ends.clear();
+        work.blocks.clear();
         work.had_extras = false;
         let Some(prompt) = prompt else { return };
         let (parsed, block_tokens) = (&cx.request.parsed, self.chain.block_tokens());
@@ -109,26 +105,25 @@ impl Precise {
         // Where there are several prompts nothing says to which of them media belong.
         let media = !parsed.features.is_empty() && prompt.prompts(cx.request).nth(1).is_none();
         for tokens in prompt.prompts(cx.request).take(MOST_PROMPTS) {
-            let most = MOST_BLOCKS - work.keys.len();
+            let most = MOST_BLOCKS - work.blocks.keys.len();
             let blocks = self.chain.full_blocks(tokens.len()).min(most);
             if blocks == 0 {
                 continue;
             }
             extras::of_request(parsed, media, block_tokens, blocks, &mut work.extras);
             work.had_extras |= !work.extras.is_empty();
-            self.chain.extend(root, tokens, &work.extras, |extra| extra.text(parsed), blocks, &mut work.keys);
-            work.ends.push(work.keys.len());
+            self.chain.extend(root, tokens, &work.extras, |extra| extra.text(parsed), blocks, &mut work.blocks.keys);
+            work.blocks.end_prompt();
         }
     }
 
     /// Counts for every row; gives the most blocks of a prompt that any holds.
     fn count(&self, snapshot: &Snapshot, work: &mut Work) -> u32 {
-        let Work { keys, ends, matches, held, weighed, .. } = work;
+        let Work { blocks, matches, held, weighed, .. } = work;
         held.clear();
         held.resize(snapshot.rows(), Held::default());
-        let (mut start, mut most_of_all) = (0, 0);
-        for &end in ends.iter() {
-            let keys = &keys[std::mem::replace(&mut start, end)..end];
+        let mut most_of_all = 0;
+        for keys in blocks.prompts() {
             self.index.matches(keys, matches);
             let mut most = 0;
             if matches.longest() > 0 {
@@ -183,7 +178,7 @@ impl Precise {
     }
 
     fn write(&self, column: &mut [PrefixMatch], work: &Work) {
-        let (total, block_tokens) = (work.keys.len() as u32, self.chain.block_tokens() as u32);
+        let (total, block_tokens) = (work.blocks.keys.len() as u32, self.chain.block_tokens() as u32);
         for (known, held) in column.iter_mut().zip(&work.held) {
             *known = PrefixMatch {
                 match_blocks: (held.weight + ROUNDING) as u32,
@@ -199,12 +194,10 @@ impl Precise {
     fn believe(&self, now: Instant, id: EndpointId, work: &Work) {
         let Some(speculation) = &self.speculation else { return };
         let Some(owner) = self.speculative_place(id) else { return };
-        let mut start = 0;
-        for &end in &work.ends {
-            let keys = &work.keys[std::mem::replace(&mut start, end)..end];
+        for keys in work.blocks.prompts() {
             self.index.store_blocks(owner, &[], None, keys, keys);
         }
-        speculation.believe(now, owner, &work.keys);
+        speculation.believe(now, owner, &work.blocks.keys);
     }
 
     /// The place of what is only believed; made when it is first needed.
