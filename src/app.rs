@@ -443,3 +443,18 @@ impl Signals {
         let _ = self.first.wait_for(|came| *came).await;
     }
 }
+
+/// What a config becomes with every plugin there is, for tests of the rooms.
+#[cfg(test)]
+#[track_caller]
+pub fn plan_of(config: &str, hub: &MetricHub) -> Plan {
+    let environment = Environment {
+        registry: registry(),
+        slots: &Slots::default(),
+        metrics: hub,
+        staleness: Duration::from_secs(2),
+        allow_experimental: true,
+        previous: None,
+    };
+    config::load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use epp_plugin_api::{
     Charge, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Parsed, Piece,
-    Slots, Snapshot, SnapshotRow,
+    Snapshot, SnapshotRow,
 };
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::report::Report;
 use super::{Wish, replay};
-use crate::config::{Environment, load};
+use crate::app::plan_of;
 use crate::recording::line::Lines;
 use crate::recording::read::Reader;
 use crate::sched::calls::NoCalls;
@@ -101,16 +101,8 @@ impl Tape for Keeps {
 
 /// The recording of many requests, of which some stay in flight; endpoints come and go meanwhile.
 fn recorded(config: &str) -> Vec<u8> {
-    let (hub, slots) = (MetricHub::default(), Slots::default());
-    let environment = Environment {
-        registry: crate::app::registry(),
-        slots: &slots,
-        metrics: &hub,
-        staleness: Duration::from_secs(2),
-        allow_experimental: true,
-        previous: None,
-    };
-    let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+    let hub = MetricHub::default();
+    let plan = plan_of(config, &hub);
     let pipeline = Pipeline::new(&plan, SchedMetrics::new(&hub).into(), &hub);
     let kept = Arc::new(Keeps::default());
     let decisions = Decisions::taped(kept.clone());

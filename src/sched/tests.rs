@@ -9,12 +9,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use epp_plugin_api::{
     Adapters, Call, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Job, Ledger, MetricHub, Observed, Parsed,
-    Piece, Slots, Snapshot, SnapshotRow,
+    Piece, Snapshot, SnapshotRow,
 };
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use crate::config::{Environment, load};
+use crate::app::plan_of;
 use crate::flow::refusal::Refusal;
 use crate::sched::calls::{Answer, Calls, NoCalls};
 use crate::sched::cycle::{Inputs, Outcome};
@@ -34,16 +34,8 @@ struct Bench {
 
 impl Bench {
     fn new(config: &str, endpoints: Vec<(&[(&str, &str)], Observed)>) -> Self {
-        let (hub, slots) = (MetricHub::default(), Slots::default());
-        let environment = Environment {
-            registry: crate::app::registry(),
-            slots: &slots,
-            metrics: &hub,
-            staleness: Duration::from_secs(2),
-            allow_experimental: true,
-            previous: None,
-        };
-        let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let hub = MetricHub::default();
+        let plan = plan_of(config, &hub);
         let pipeline = Pipeline::new(&plan, SchedMetrics::new(&hub).into(), &hub);
         let rows = (1..).zip(endpoints).map(|(i, (labels, observed))| row(i, labels, observed));
         let snapshot = Snapshot::new(1, rows, Instant::now(), Duration::from_secs(2));

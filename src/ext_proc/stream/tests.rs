@@ -8,13 +8,11 @@ mod truth;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use epp_plugin_api::{
-    EndpointId, EndpointMeta, EndpointName, Ledger, MetricHub, Observed, Slots, Snapshot, SnapshotRow,
-};
+use epp_plugin_api::{EndpointId, EndpointMeta, EndpointName, Ledger, MetricHub, Observed, Snapshot, SnapshotRow};
 use futures_util::FutureExt;
 
 use super::*;
-use crate::config::{Environment, load};
+use crate::app::plan_of;
 use crate::ext_proc::context::Options;
 use crate::ext_proc::metrics::RequestMetrics;
 use crate::ext_proc::wire::{HeaderMap, HeaderValue, HttpTrailers, Mutation};
@@ -53,16 +51,8 @@ impl Bench {
     }
 
     fn of(config: &str, n_endpoints: u32) -> Self {
-        let (hub, slots) = (MetricHub::default(), Slots::default());
-        let environment = Environment {
-            registry: crate::app::registry(),
-            slots: &slots,
-            metrics: &hub,
-            staleness: Duration::from_secs(2),
-            allow_experimental: true,
-            previous: None,
-        };
-        let plan = load(config, &environment).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
+        let hub = MetricHub::default();
+        let plan = plan_of(config, &hub);
         let rows = (0..n_endpoints).map(|i| {
             let name = EndpointName { namespace: "default".into(), name: format!("e{i}") };
             let meta = EndpointMeta::new(name, format!("10.0.0.{}", i + 1), 8000, Default::default(), 0);
