@@ -31,6 +31,7 @@ use crate::ext_proc::service::{ExternalProcessor, MessageLimits};
 use crate::ext_proc::tls::{Certificate, TlsSettings, server_config};
 use crate::files;
 use crate::flow::control::Control;
+use crate::flow::page;
 use crate::generation::{Generation, Generations};
 use crate::recording;
 use crate::reload::{LastError, Reloader};
@@ -157,6 +158,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let lag = settings.scrape_interval + settings.staleness + ENGINE_LAG;
     let flow_settings = generations.load().flow.clone();
     let flow = Control::new(flow_settings, &settings.pool_name, lag, board.snapshots(), &hub);
+    page::show(&flow, &settings.pool_name, &hub);
     tasks.spawn("flow", flow.clone().run(board.changes()));
     flow_cell.store(Some(flow.clone()));
 

@@ -9,6 +9,7 @@ use crate::board;
 use crate::config::{self, Environment};
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::flow::control::Control;
+use crate::flow::page;
 use crate::generation::Generation;
 use crate::recording::RecordingMetrics;
 use crate::reload::ReloadMetrics;
@@ -44,7 +45,7 @@ pub fn every_family() -> MetricHub {
     let plan = config::load(CONFIG, &env).expect("the config above is right");
     let metrics = Arc::new(SchedMetrics::new(&hub));
     let generation = Generation::new(1, plan, &metrics, &hub);
-    Control::new(generation.flow, "", Duration::ZERO, Arc::default(), &hub);
+    page::show(&Control::new(generation.flow, "", Duration::ZERO, Arc::default(), &hub), "", &hub);
     board::list_families(&hub);
     hub.families::<RecordingMetrics>();
     hub.families::<ReloadMetrics>();

@@ -2,7 +2,9 @@
 
 use epp_plugin_api::Kind;
 
-use super::document::{Document, ProfileEntry, ProfileItem, SourceEntry};
+use super::document::Document;
+use super::entry::{ProfileEntry, ProfileItem, SourceEntry};
+use super::flow::{FAIRNESS, ORDERING, USAGE_LIMIT};
 use super::instances::Instances;
 use super::mistake::Sink;
 use super::plan::Origin;
@@ -33,13 +35,6 @@ dataLayer:
     extractors:
     - pluginRef: core-metrics-extractor
 ";
-
-/// The flow-control policies that are always there.
-pub const ORDERING: &str = "fcfs-ordering-policy";
-/// See [`ORDERING`].
-pub const FAIRNESS: &str = "global-strict-fairness-policy";
-/// See [`ORDERING`].
-pub const USAGE_LIMIT: &str = "static-usage-limit-policy";
 
 const HANDLER: &str = "single-profile-handler";
 const PICKER: &str = "max-score-picker";

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use epp_plugin_api::{Node, Place, Value};
 
+use super::entry::{PluginEntry, ProfileEntry, ProfileItem, SourceEntry};
 use super::flow::{self, FlowSection};
 use super::mistake::Sink;
 use super::plan::{Gates, Notice};
-use super::section::{Found, Reference, Section, integer};
+use super::section::{Reference, Section, integer};
 
 /// The API group and version that configs name.
 pub const API_VERSION: &str = "llm-d.ai/v1alpha1";
@@ -55,41 +56,6 @@ pub struct Document {
     pub saturation: Option<Reference>,
     pub objectives: BTreeMap<String, i32>,
     pub notices: Vec<Notice>,
-}
-
-/// An entry of `plugins`.
-#[derive(Debug)]
-pub struct PluginEntry {
-    pub place: Place,
-    pub path: String,
-    /// The type if none is given.
-    pub name: String,
-    /// `None`: missing, which is reported.
-    pub kind: Option<Found<String>>,
-    pub parameters: Option<Node>,
-}
-
-/// An entry of `schedulingProfiles`.
-#[derive(Debug)]
-pub struct ProfileEntry {
-    pub place: Option<Place>,
-    pub path: String,
-    pub name: String,
-    pub plugins: Vec<ProfileItem>,
-}
-
-/// What a profile lists.
-#[derive(Debug)]
-pub struct ProfileItem {
-    pub plugin: Reference,
-    pub weight: Option<f64>,
-}
-
-/// An entry of `dataLayer.sources`.
-#[derive(Debug)]
-pub struct SourceEntry {
-    pub plugin: Reference,
-    pub extractors: Vec<Reference>,
 }
 
 /// Reads the document; what is wrong with it goes to the sink.

@@ -5,11 +5,17 @@ use std::time::Duration;
 
 use epp_plugin_api::{Kind, Place};
 
-use super::defaults::{FAIRNESS, ORDERING, USAGE_LIMIT};
 use super::instances::Instances;
 use super::mistake::Sink;
 use super::plan::{BandPlan, FlowPlan};
 use super::section::{Found, Reference, Section};
+
+/// The flow-control policies that are always there.
+pub const ORDERING: &str = "fcfs-ordering-policy";
+/// See [`ORDERING`].
+pub const FAIRNESS: &str = "global-strict-fairness-policy";
+/// See [`ORDERING`].
+pub const USAGE_LIMIT: &str = "static-usage-limit-policy";
 
 const BAND_KEYS: &[&str] = &["priority", "maxBytes", "maxRequests", "fairnessPolicyRef", "orderingPolicyRef"];
 const KEYS: &[&str] = &[

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use epp_plugin_api::{Instance, Kind, Node, Place, PluginType, Value};
 
 use super::Environment;
-use super::document::PluginEntry;
+use super::entry::PluginEntry;
 use super::mistake::Sink;
 use super::near::hint;
 use super::plan::{Keys, Notice, Origin, Planned};

@@ -8,6 +8,7 @@ mod defaults;
 mod document;
 pub mod duration;
 mod effective;
+mod entry;
 mod flow;
 mod instances;
 mod mistake;
@@ -22,7 +23,8 @@ use std::time::Duration;
 
 use epp_plugin_api::{Extraction, Kind, MetricHub, Node, PluginType, Slots, Stability, Value};
 
-use self::document::{Document, SourceEntry};
+use self::document::Document;
+use self::entry::SourceEntry;
 use self::instances::Instances;
 pub use self::mistake::Mistake;
 use self::mistake::Sink;

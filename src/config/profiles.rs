@@ -2,7 +2,8 @@
 
 use epp_plugin_api::Kind;
 
-use super::document::{Document, ProfileEntry};
+use super::document::Document;
+use super::entry::ProfileEntry;
 use super::instances::Instances;
 use super::mistake::Sink;
 use super::plan::ProfilePlan;

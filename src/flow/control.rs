@@ -18,7 +18,6 @@ use crate::flow::core::{Core, Effects, Entered, World};
 use crate::flow::eviction::Run;
 use crate::flow::metrics::{FlowMetrics, FlowSeries};
 use crate::flow::outcome::Outcome;
-use crate::flow::page::Page;
 use crate::flow::queue::Arrival;
 use crate::flow::refusal::Refusal;
 use crate::flow::report::Report;
@@ -92,8 +91,6 @@ impl Control {
             lag,
         });
         control.reconfigure(settings);
-        let page = Page { pool: pool.to_owned(), control: control.clone() };
-        hub.with_registry(|registry| registry.register_collector(Box::new(page)));
         control
     }
 

@@ -12,7 +12,7 @@ pub mod fullness;
 mod metrics;
 pub mod outcome;
 pub mod pace;
-mod page;
+pub mod page;
 pub mod queue;
 pub mod refusal;
 pub mod report;

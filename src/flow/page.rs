@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use epp_plugin_api::MetricHub;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -14,9 +15,15 @@ use crate::flow::report::BandReport;
 use crate::telemetry::families::PREFIX;
 
 /// Shows the state of a control. Nothing while the gate is off.
-pub struct Page {
-    pub pool: String,
-    pub control: Arc<Control>,
+struct Page {
+    pool: String,
+    control: Arc<Control>,
+}
+
+/// Shows the state of a control on the page of metrics.
+pub fn show(control: &Arc<Control>, pool: &str, hub: &MetricHub) {
+    let page = Page { pool: pool.to_owned(), control: control.clone() };
+    hub.with_registry(|registry| registry.register_collector(Box::new(page)));
 }
 
 impl fmt::Debug for Page {

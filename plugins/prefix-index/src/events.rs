@@ -4,11 +4,11 @@
 //! [`PrefixIndex::store`], what is said may have holes, is found by the engine's own hashes, and leaves only when the
 //! engine says so (or when memory is full). An index serves one of the two uses: the first store decides.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
+use crate::outcome::{Combined, RemovedBlocks, StoredBlocks};
 use crate::said::Said;
 use crate::said::store::{Admitted, Storing};
 use crate::{Owner, PrefixIndex, STEPS, Source};
@@ -17,40 +17,6 @@ use crate::{Owner, PrefixIndex, STEPS, Source};
 const TRIES: usize = 1000;
 /// How long a writer stays away between two steps: for some 0.3 µs.
 const PAUSES: usize = 8;
-
-/// What became of a store of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoredBlocks {
-    /// They are in.
-    Stored {
-        /// How many of them the place did not hold before.
-        new_blocks: usize,
-    },
-    /// Nobody holds anything under the hash of the block before; nothing was noted.
-    UnknownParent,
-    /// The owner is too late, or beyond the limits; nothing was noted.
-    Refused,
-}
-
-/// What became of a removal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RemovedBlocks {
-    /// Hashes that are gone now or were never known.
-    pub forwarded: usize,
-    /// Hashes that were stored more often than they were removed so far.
-    pub suppressed: usize,
-    /// Blocks that left the place.
-    pub blocks: usize,
-}
-
-/// What the places of one endpoint hold together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Combined {
-    /// Leading blocks that at least one of the places holds.
-    pub blocks: u32,
-    /// Sum over those blocks of the largest weight among the places that hold the block.
-    pub weight: f64,
-}
 
 impl PrefixIndex {
     /// Gives the key of the last block stored under an engine's hash: looked for at these places first, then at all
@@ -241,15 +207,5 @@ impl PrefixIndex {
         while !step(&mut said) {
             said = self.let_in(said);
         }
-    }
-}
-
-/// Which of the keys belong to a hash.
-pub(crate) fn span(at: usize, n_hashes: usize, n_keys: usize) -> Range<usize> {
-    if n_keys > n_hashes {
-        (at * n_keys).div_ceil(n_hashes)..((at + 1) * n_keys).div_ceil(n_hashes)
-    } else {
-        let key = at * n_keys / n_hashes;
-        key..key + 1
     }
 }

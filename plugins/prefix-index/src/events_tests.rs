@@ -3,8 +3,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::events::{Combined, RemovedBlocks, StoredBlocks};
 use crate::matches::Matches;
+use crate::outcome::{Combined, RemovedBlocks, StoredBlocks};
 use crate::said_ops::{Say, run_said};
 use crate::{Limits, Owner, PrefixIndex};
 

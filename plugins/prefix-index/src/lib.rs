@@ -16,6 +16,7 @@
 pub mod events;
 mod lane;
 mod lookup;
+pub mod outcome;
 mod run;
 mod said;
 mod set;

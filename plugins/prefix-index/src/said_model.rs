@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::events::{Combined, RemovedBlocks, StoredBlocks, span};
+use crate::outcome::{Combined, RemovedBlocks, StoredBlocks};
+use crate::said::store::span;
 use crate::{Limits, Owner};
 
 /// A block of some prompt: the number of the way that leads to it.

@@ -1,8 +1,8 @@
 //! Operations that drive the index and the slow model of what engines say, and compare them.
 
-use crate::events::StoredBlocks;
 use crate::keys::{chain_keys, chain_seed};
 use crate::matches::Matches;
+use crate::outcome::StoredBlocks;
 use crate::said_model::SaidModel;
 use crate::{Limits, Owner, PrefixIndex};
 

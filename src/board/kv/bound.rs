@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
-use super::line::{Line, Operation, Standing, Topic};
+use super::line::{Line, Operation, Standing};
+use super::message::{Topic, shape};
 use super::net::{Backoff, BindAddress, keep_alive};
 use super::sequence::{Plain, Step};
-use super::subscriber::shape;
 use super::zmtp::connection::{Connection, ConnectionError, Heard, Io, Socket};
 use super::zmtp::wire::Message;
 use crate::tasks::Tasks;
@@ -218,29 +218,6 @@ fn speaker(topic: &[u8]) -> Option<&str> {
     parts.next().is_none().then_some(second)
 }
 
-/// The connections that speak for one endpoint.
-#[derive(Debug, Default)]
-pub struct Speakers {
-    open: usize,
-    /// The numbers of the one that went last.
-    last: Plain,
-}
-
-impl Speakers {
-    /// One more speaks: it goes on where the last one ended, unless others speak meanwhile.
-    fn come(&mut self) -> Plain {
-        self.open += 1;
-        if self.open == 1 { self.last } else { Plain::default() }
-    }
-
-    /// One is gone; whether it was the only one.
-    fn go(&mut self, numbers: Plain) -> bool {
-        self.open = self.open.saturating_sub(1);
-        self.last = numbers;
-        self.open == 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,18 +235,5 @@ mod tests {
         ] {
             assert_eq!(speaker(topic), name);
         }
-    }
-
-    #[test]
-    fn a_speaker_goes_on_where_the_last_one_ended_unless_others_speak() {
-        let mut speakers = Speakers::default();
-        let mut first = speakers.come();
-        first.on_live(50);
-        assert!(speakers.go(first));
-        let mut second = speakers.come();
-        assert_eq!(second.on_live(0), Step::Restarted);
-        let mut third = speakers.come();
-        assert_eq!(third.on_live(7), Step::Apply);
-        assert!(!speakers.go(third));
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::Instant;
 
-use super::bound::Speakers;
+use super::message::Topic;
+use super::speakers::Speakers;
 use super::zmtp::wire::Message;
 
 /// A longer payload is decoded away from the threads that serve requests.
@@ -216,20 +217,4 @@ impl Line {
             tracing::error!(endpoint = %self.meta.name, "a plugin panicked on a KV event, which is left out");
         }
     }
-}
-
-/// Where the topic of a message is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Topic {
-    /// In its first frame.
-    First,
-    /// In its second frame.
-    Second,
-    /// Not in the message.
-    Known(Vec<u8>),
-}
-
-/// The number in a frame: its first 8 bytes, most significant first; `None` if it is shorter.
-pub fn sequence(frame: &[u8]) -> Option<u64> {
-    frame.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }

@@ -13,11 +13,13 @@
 
 mod bound;
 pub mod line;
+mod message;
 pub(super) mod metrics;
 mod net;
 mod replay;
 pub mod report;
 pub mod sequence;
+mod speakers;
 mod subscriber;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::line::{Line, Topic, sequence};
+use super::line::Line;
+use super::message::{Topic, sequence};
 use super::net::Dial;
 use super::sequence::Replayed;
 use super::zmtp::connection::{Connection, ConnectionError, Heard, Io, Socket};

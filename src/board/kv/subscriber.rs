@@ -8,7 +8,8 @@ use epp_plugin_api::KvPorts;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::Shared;
-use super::line::{Line, Operation, Standing, Topic, sequence};
+use super::line::{Line, Operation, Standing};
+use super::message::{Topic, shape};
 use super::net::Backoff;
 use super::replay::{Ask, Outcome, replay};
 use super::sequence::{Plain, Replayed, Step};
@@ -17,9 +18,6 @@ use super::zmtp::wire::Message;
 
 /// An endpoint that was not heard for so long is named in the log: engines take time to start.
 const WORTH_A_WARNING: Duration = Duration::from_secs(30);
-
-/// A topic holds an address and the name of a model; the last one is kept, so it may not be of any length.
-const LONGEST_TOPIC: usize = 4 << 10;
 
 /// Hears one endpoint.
 pub struct Subscriber {
@@ -194,22 +192,4 @@ impl Subscriber {
             }
         }
     }
-}
-
-/// Topic and number of a message.
-///
-/// # Errors
-/// If it does not have exactly three frames, its topic is too long, or its number too short.
-pub fn shape(message: &Message) -> Result<(&[u8], u64), String> {
-    let frames: Vec<&[u8]> = message.frames().collect();
-    let [topic, number, _] = frames[..] else {
-        return Err(format!("expected a message of 3 frames, found {}", frames.len()));
-    };
-    if topic.len() > LONGEST_TOPIC {
-        return Err(format!("expected a topic of at most {LONGEST_TOPIC} bytes, found {}", topic.len()));
-    }
-    let Some(seq) = sequence(number) else {
-        return Err(format!("expected a sequence of at least 8 bytes, found {}", number.len()));
-    };
-    Ok((topic, seq))
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::flow::control::{Control, Departure, Slot};
+use crate::flow::page;
 use crate::flow::refusal::Refusal;
 use crate::telemetry::exposition::{Format, page};
 
@@ -29,6 +30,7 @@ impl Bench {
         change(&mut settings);
         let snapshots = Arc::new(ArcSwap::from_pointee(endpoints(1)));
         let control = Control::new(Some(settings), "pool", MS(300), snapshots.clone(), &hub);
+        page::show(&control, "pool", &hub);
         let (changes, changed) = watch::channel(0);
         let task = tokio::spawn(control.clone().run(changed));
         Self { control, pool, hub, snapshots, changes, task }

@@ -1,8 +1,8 @@
 //! The walk that a lookup takes.
 
 use crate::Owner;
-use crate::events::Combined;
 use crate::matches::Matches;
+use crate::outcome::Combined;
 use crate::run::{ROOT, common};
 use crate::said::Said;
 use crate::said::run::Run;

@@ -1,7 +1,9 @@
 //! What a store and a removal change.
 
+use std::ops::Range;
+
 use crate::Owner;
-use crate::events::{RemovedBlocks, StoredBlocks, span};
+use crate::outcome::{RemovedBlocks, StoredBlocks};
 use crate::run::{ROOT, common};
 use crate::said::lane::{Entry, HASH};
 use crate::said::run::{BLOCK, RUN, Run};
@@ -284,5 +286,15 @@ impl Storing<'_> {
     /// What became of it.
     pub(crate) fn result(&self) -> StoredBlocks {
         StoredBlocks::Stored { new_blocks: self.new_blocks }
+    }
+}
+
+/// Which of the keys belong to a hash.
+pub(crate) fn span(at: usize, n_hashes: usize, n_keys: usize) -> Range<usize> {
+    if n_keys > n_hashes {
+        (at * n_keys).div_ceil(n_hashes)..((at + 1) * n_keys).div_ceil(n_hashes)
+    } else {
+        let key = at * n_keys / n_hashes;
+        key..key + 1
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use epp_plugin_api::{EndpointId, EndpointName, KvSink};
 use epp_prefix_index::Owner;
-use epp_prefix_index::events::StoredBlocks;
+use epp_prefix_index::outcome::StoredBlocks;
 use parking_lot::Mutex;
 
 use super::events::{Batch, Event, Removed, Span, Stored};

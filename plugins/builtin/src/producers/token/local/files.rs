@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokenizers::Tokenizer;
 
-use super::template::Template;
+use super::template::{DEFAULT, Template};
 
 /// What `tokenizer_config.json` says that matters here.
 #[derive(Default, Deserialize)]
@@ -70,9 +70,6 @@ pub fn template(tokenizer: &Path, given: &str) -> Result<Option<Template>, Strin
         special.into_iter().filter_map(|(name, token)| Some((name.to_owned(), Value::from(text_of(&token)?))));
     Template::new(sources, special.collect()).map(Some).map_err(|why| format!("{}: {why}", path.display()))
 }
-
-/// The template for chats that no other is for.
-pub const DEFAULT: &str = "default";
 
 /// One template, or several with names.
 fn named(templates: &Value) -> BTreeMap<String, String> {

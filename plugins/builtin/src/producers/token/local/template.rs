@@ -8,11 +8,12 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::chat::{Chat, Contents, shown};
-use super::files::DEFAULT;
 use super::python;
 
 /// So many steps a template may take, so that one that runs in circles comes to an end.
 const MOST_STEPS: u64 = 20_000_000;
+/// The template for chats that no other is for.
+pub const DEFAULT: &str = "default";
 /// The template for chats with tools, if there is one of this name.
 const WITH_TOOLS: &str = "tool_use";
 
