@@ -23,6 +23,7 @@ use crate::board::{self, Board};
 use crate::calls::HttpCalls;
 use crate::config::plan::{Plan, Planned};
 use crate::config::{self, Environment, Mistake};
+use crate::ext_proc::bodies::Bodies;
 use crate::ext_proc::context::{Context, Options};
 use crate::ext_proc::health::Health;
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
@@ -190,6 +191,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
         stages: StageMetrics::of(&hub),
         streams: settings.stream_metrics.then(|| StreamMetrics::of(&hub)),
         options: settings.options.clone(),
+        bodies: Arc::new(Bodies::new(settings.options.bodies)),
         decisions,
         warned_of_headers_only: AtomicBool::new(false),
     });

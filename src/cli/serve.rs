@@ -112,6 +112,12 @@ pub struct Args {
     /// Largest request body, such as 64Mi; a longer one is answered with 413.
     #[arg(long, value_name = "SIZE", default_value = "64Mi")]
     pub max_request_body: String,
+    /// What request bodies that have begun and not ended may take together; the next piece of one is answered with 429.
+    #[arg(long, value_name = "SIZE", default_value = "1Gi")]
+    pub max_request_bodies: String,
+    /// How long a request body may take to be complete; then it is answered with 408. 0 means for ever.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m")]
+    pub request_body_timeout: Duration,
     /// Metrics about ext_proc streams.
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub enable_grpc_stream_metrics: bool,

@@ -7,6 +7,7 @@ use anyhow::{Context as _, anyhow, bail};
 use crate::app::Settings;
 use crate::cli::serve::Args;
 use crate::config::quantity::parse_size;
+use crate::ext_proc::bodies::BodyLimits;
 use crate::ext_proc::context::Options;
 use crate::ext_proc::service::MessageLimits;
 use crate::ext_proc::tls::TlsSettings;
@@ -53,7 +54,11 @@ impl Args {
                 subset_hint: !self.disable_endpoint_subset_filter,
                 emit_scores: self.emit_endpoint_scores,
                 explain: self.explain_header,
-                max_request_body: size("max-request-body", &self.max_request_body)?.unwrap_or(usize::MAX),
+                bodies: BodyLimits {
+                    each: size("max-request-body", &self.max_request_body)?.unwrap_or(usize::MAX),
+                    together: size("max-request-bodies", &self.max_request_bodies)?.unwrap_or(usize::MAX),
+                    patience: Some(self.request_body_timeout).filter(|patience| !patience.is_zero()),
+                },
             },
         })
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use arc_swap::ArcSwap;
 use epp_plugin_api::{Ledger, Snapshot};
 
+use crate::ext_proc::bodies::{Bodies, BodyLimits};
 use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::flow::control::Control;
 use crate::generation::Generations;
@@ -26,6 +27,7 @@ pub struct Context {
     /// `None` unless asked for.
     pub streams: Option<Arc<StreamMetrics>>,
     pub options: Options,
+    pub bodies: Arc<Bodies>,
     pub decisions: Arc<Decisions>,
     /// Whether the warning about picks from headers alone has been given.
     pub warned_of_headers_only: AtomicBool,
@@ -40,6 +42,5 @@ pub struct Options {
     pub emit_scores: bool,
     /// Whether a client that asks is told why its request went where it went.
     pub explain: bool,
-    /// Largest request body, in bytes.
-    pub max_request_body: usize,
+    pub bodies: BodyLimits,
 }

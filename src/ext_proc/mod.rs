@@ -2,6 +2,7 @@
 
 pub mod after;
 pub mod answer;
+pub mod bodies;
 pub mod context;
 pub mod exchange;
 pub mod health;

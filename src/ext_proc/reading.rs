@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use epp_plugin_api::{Headers, InferenceRequest, Parsed, rewrite_model};
 use tokio::time::Instant;
 
@@ -127,42 +127,6 @@ fn new_id() -> String {
     uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }
 
-/// The chunks of a body as they come, never copied to be sent on.
-#[derive(Debug, Default)]
-pub struct BodyChunks {
-    chunks: Vec<Bytes>,
-    size: usize,
-}
-
-impl BodyChunks {
-    /// Takes the next chunk.
-    ///
-    /// # Errors
-    /// If the body grows over `limit` bytes.
-    pub fn push(&mut self, chunk: Bytes, limit: usize) -> Result<(), Refusal> {
-        self.size += chunk.len();
-        if self.size > limit {
-            return Err(Refusal::BodyTooLarge { limit });
-        }
-        if !chunk.is_empty() {
-            self.chunks.push(chunk);
-        }
-        Ok(())
-    }
-
-    /// The whole body; copied only if it came in pieces.
-    pub fn join(self) -> Bytes {
-        match <[Bytes; 1]>::try_from(self.chunks) {
-            Ok([one]) => one,
-            Err(chunks) => {
-                let mut whole = BytesMut::with_capacity(self.size);
-                chunks.iter().for_each(|c| whole.extend_from_slice(c));
-                whole.freeze()
-            }
-        }
-    }
-}
-
 /// A request, read, with what is to be sent on.
 pub struct ReadRequest {
     pub request: InferenceRequest,
@@ -260,21 +224,5 @@ mod tests {
             (value(b"/a", b""), value(b"", b"/b"), value(b"/a", b"/b")),
             ("/a".into(), "/b".into(), "/b".into())
         );
-    }
-
-    #[test]
-    fn a_body_over_the_limit_is_refused_as_soon_as_it_is_seen() {
-        let mut body = BodyChunks::default();
-        assert_eq!(body.push(Bytes::from_static(b"12345"), 8), Ok(()));
-        assert_eq!(body.push(Bytes::from_static(b"6789"), 8), Err(Refusal::BodyTooLarge { limit: 8 }));
-    }
-
-    #[test]
-    fn a_body_in_one_chunk_is_not_copied() {
-        let chunk = Bytes::from(vec![7; 100]);
-        let mut body = BodyChunks::default();
-        body.push(chunk.clone(), 100).unwrap();
-        body.push(Bytes::new(), 100).unwrap();
-        assert_eq!(body.join().as_ptr(), chunk.as_ptr());
     }
 }

@@ -166,6 +166,9 @@ impl Open {
             }
             let next = Pin::new(&mut self.messages).poll_next(cx);
             self.kept_open |= next.is_pending();
+            if next.is_pending() && stream.poll_late(cx).is_ready() {
+                continue;
+            }
             let Some(message) = ready!(next) else {
                 let end = if self.kept_open { ClientEnd::AfterAnswers } else { ClientEnd::BeforeAnswers };
                 stream.half_closed(end, Instant::now());

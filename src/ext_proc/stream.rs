@@ -15,10 +15,11 @@ use tokio::time::Instant;
 
 use crate::ext_proc::after;
 use crate::ext_proc::answer::{Routing, immediate, push_pieces, reported};
+use crate::ext_proc::bodies::BodyChunks;
 use crate::ext_proc::context::Context;
 use crate::ext_proc::exchange::{Exchange, InFlight, Reader, Renamed};
 use crate::ext_proc::pick::{Opened, Pick, pick};
-use crate::ext_proc::reading::{BodyChunks, EXPLAIN, ReadRequest, RequestHead, read};
+use crate::ext_proc::reading::{EXPLAIN, ReadRequest, RequestHead, read};
 use crate::ext_proc::wire::{
     BodyMode, CommonResponse, HeaderMutation, HttpBody, HttpHeaders, Metadata, PhaseResponse, ProcessingRequest,
     ProcessingResponse, ProtocolConfiguration, Request, Response, TrailersResponse,
@@ -133,6 +134,14 @@ impl Stream {
         Poll::Ready(())
     }
 
+    /// Whether the request has just been refused because its body takes too long; otherwise wakes the task when it is.
+    pub fn poll_late(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let Phase::Reading(incoming) = &mut self.phase else { return Poll::Pending };
+        ready!(incoming.body.poll_late(incoming.head.received, &self.cx.bodies, cx));
+        self.give_body_up(&Refusal::BodyTooSlow, Instant::now());
+        Poll::Ready(())
+    }
+
     /// The next answer to be sent.
     pub fn next_answer(&mut self) -> Option<ProcessingResponse> {
         self.out.pop_front()
@@ -205,13 +214,11 @@ impl Stream {
         match &mut self.phase {
             Phase::Reading(incoming) => {
                 incoming.messages += 1;
-                let pushed = incoming.body.push(message.body, self.cx.options.max_request_body);
-                if let Err(refusal) = pushed {
-                    if let Phase::Reading(incoming) = std::mem::replace(&mut self.phase, Phase::Over) {
-                        self.refuse(&refusal, "", "", &incoming.head, now);
-                    }
-                } else if message.end_of_stream || self.request_mode == RequestMode::Buffered {
-                    self.read_and_route(metadata, false, now).await;
+                let is_last = message.end_of_stream || self.request_mode == RequestMode::Buffered;
+                match incoming.body.push(message.body, is_last, &self.cx.bodies) {
+                    Err(refusal) => self.give_body_up(&refusal, now),
+                    Ok(()) if is_last => self.read_and_route(metadata, false, now).await,
+                    Ok(()) => {}
                 }
             }
             Phase::Routed(_) if matches!(self.request_mode, RequestMode::Streamed | RequestMode::HeadersFirst) => {
@@ -221,6 +228,12 @@ impl Stream {
             Phase::Start | Phase::Routed(_) | Phase::Responding(..) | Phase::Over => {
                 tracing::debug!("a body after its end is ignored");
             }
+        }
+    }
+
+    fn give_body_up(&mut self, refusal: &Refusal, now: Instant) {
+        if let Phase::Reading(incoming) = std::mem::replace(&mut self.phase, Phase::Over) {
+            self.refuse(refusal, "", "", &incoming.head, now);
         }
     }
 

@@ -13,6 +13,10 @@ pub enum Refusal {
     NoModel,
     /// The body grew over the limit.
     BodyTooLarge { limit: usize },
+    /// The bodies that have begun and not ended grew over their limit.
+    BodiesTooLarge { limit: usize },
+    /// The body takes too long.
+    BodyTooSlow,
     /// There is no endpoint for a request without a body.
     EmptyPool,
     /// No endpoint is left after the subset hint.
@@ -68,6 +72,12 @@ impl Refusal {
             Self::BadBody(_) => (400, None, "the body cannot be read; the text says why"),
             Self::NoModel => (400, None, "a model must be named, and is not"),
             Self::BodyTooLarge { .. } => (413, None, "the body is larger than `--max-request-body`"),
+            Self::BodiesTooLarge { .. } => (
+                429,
+                Some(SATURATED),
+                "all bodies that have begun and not ended are larger than `--max-request-bodies`",
+            ),
+            Self::BodyTooSlow => (408, None, "the body is not complete after `--request-body-timeout`"),
             Self::EmptyPool => (500, Some(NO_ENDPOINTS), "a request without a body finds no endpoint at all"),
             Self::NoCandidates => (503, Some(NO_ENDPOINTS), "no endpoint is among those that Envoy allows"),
             Self::ScreenedOut => (503, Some(NO_ENDPOINTS), "screeners leave no endpoint"),
@@ -106,6 +116,7 @@ impl Refusal {
         match self.status() {
             400 => "BadRequest",
             403 => "Forbidden",
+            408 => "RequestTimeout",
             412 => "PreconditionFailed",
             413 => "PayloadTooLarge",
             429 => "ResourceExhausted",
@@ -128,6 +139,10 @@ impl Refusal {
             Self::BadBody(why) => why.clone(),
             Self::NoModel => "model not found in request body".into(),
             Self::BodyTooLarge { limit } => format!("request body is larger than the limit of {limit} bytes"),
+            Self::BodiesTooLarge { limit } => {
+                format!("request bodies that are not complete take more than the {limit} bytes that they may together")
+            }
+            Self::BodyTooSlow => "request body was not complete in time".into(),
             Self::EmptyPool => "no pods available in datastore".into(),
             Self::NoCandidates => "failed to find endpoint candidates for serving the request".into(),
             Self::ScreenedOut => "screeners eliminated all endpoint candidates".into(),
@@ -175,6 +190,8 @@ impl Refusal {
             Self::BadBody("WHY".into()),
             Self::NoModel,
             Self::BodyTooLarge { limit: 67_108_864 },
+            Self::BodiesTooLarge { limit: 1_073_741_824 },
+            Self::BodyTooSlow,
             Self::EmptyPool,
             Self::NoCandidates,
             Self::ScreenedOut,

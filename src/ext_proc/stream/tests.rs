@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::app::plan_of;
+use crate::ext_proc::bodies::{Bodies, BodyLimits};
 use crate::ext_proc::context::Options;
 use crate::ext_proc::metrics::RequestMetrics;
 use crate::ext_proc::wire::{HeaderMap, HeaderValue, HttpTrailers, Mutation};
@@ -25,6 +26,8 @@ const CONFIG: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\
     - {type: active-request-scorer}\n- {type: openai-parser}\nrequestHandler: {parsers: [{pluginRef: openai-parser}]}\n\
     schedulingProfiles: [{name: default, plugins: [{pluginRef: active-request-scorer}]}]\n";
 const MAX_BODY: usize = 200_000;
+const PATIENCE: Duration = Duration::from_secs(60);
+const BODIES: BodyLimits = BodyLimits { each: MAX_BODY, together: 2 * MAX_BODY, patience: Some(PATIENCE) };
 
 /// How Envoy is set up.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +74,8 @@ impl Bench {
             metrics: RequestMetrics::new(&hub),
             stages: StageMetrics::of(&hub),
             streams: None,
-            options: Options { subset_hint: true, emit_scores: false, explain: false, max_request_body: MAX_BODY },
+            options: Options { subset_hint: true, emit_scores: false, explain: false, bodies: BODIES },
+            bodies: Arc::new(Bodies::new(BODIES)),
             decisions: Default::default(),
             warned_of_headers_only: Default::default(),
         };
@@ -307,6 +311,33 @@ fn a_body_over_the_limit_is_refused_before_its_end() {
     for setup in [DUPLEX, STREAMED] {
         check(setup, &[("H", &[]), (&piece, &[]), (&piece, &["immediate 413"]), ("B$", &[])]);
     }
+}
+
+#[test]
+fn bodies_that_never_end_are_refused_once_they_are_too_large_together() {
+    let (bench, piece) = (Bench::new(1), format!("B{}", "x".repeat(MAX_BODY)));
+    let mut talks: Vec<_> = (0..3).map(|_| Talk::new(&bench, DUPLEX)).collect();
+    let answers: Vec<Vec<String>> = talks.iter_mut().map(|talk| [talk.say("H"), talk.say(&piece)].concat()).collect();
+    assert_eq!(answers, [vec![], vec![], vec!["immediate 429".to_owned()]]);
+    drop(talks);
+    let mut talk = Talk::new(&bench, DUPLEX);
+    assert_eq!([talk.say("H"), talk.say(&piece)].concat(), [""; 0], "what they held is free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_takes_too_long_is_refused() {
+    let bench = Bench::new(1);
+    let mut talk = Talk::new(&bench, DUPLEX);
+    let late = |talk: &mut Talk<'_>| talk.stream.poll_late(&mut task::Context::from_waker(task::Waker::noop()));
+    assert_eq!(talk.say("H"), [""; 0]);
+    assert_eq!(late(&mut talk), Poll::Pending);
+    tokio::time::advance(PATIENCE / 2).await;
+    assert_eq!([talk.say("Bx"), talk.say("By")].concat(), [""; 0]);
+    assert_eq!(late(&mut talk), Poll::Pending);
+    tokio::time::advance(PATIENCE / 2 + Duration::from_millis(2)).await;
+    assert_eq!(late(&mut talk), Poll::Ready(()));
+    assert_eq!(said(&talk.stream.next_answer().unwrap()), "immediate 408");
+    assert!(talk.stream.is_over());
 }
 
 #[test]

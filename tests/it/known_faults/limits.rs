@@ -38,6 +38,33 @@ async fn a_body_over_the_limit_is_refused_before_it_ends() {
 }
 
 #[tokio::test]
+async fn bodies_that_never_end_have_one_limit_together() {
+    let (picker, engine) = one(Setup::scorers(&["active-request-scorer"]).flag("--max-request-bodies=8Mi")).await;
+    let mut talks = Vec::new();
+    for _ in 0..20 {
+        let talk = picker.open().await;
+        talk.send(post(COMPLETIONS)).await;
+        talk.send(piece(vec![b' '; 1 << 20], false)).await;
+        talks.push(talk);
+    }
+    let refused = async || picker.sum("llm_d_epp_request_error_total", &["ResourceExhausted"]).await;
+    until("twelve refusals", async || refused().await == 12.0).await;
+    assert_eq!(picker.pick(COMPLETIONS, ASK).await, Ok(engine.address()), "one that is complete goes on");
+    drop(talks);
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_times_out() {
+    let (picker, engine) = one(Setup::scorers(&["active-request-scorer"]).flag("--request-body-timeout=200ms")).await;
+    let mut talk = picker.open().await;
+    talk.send(post(COMPLETIONS)).await;
+    talk.send(piece(*b"{", false)).await;
+    let Err(Refused::Answer { status, .. }) = talk.target().await else { panic!("no refusal") };
+    assert_eq!(status, 408);
+    assert_eq!(picker.pick(COMPLETIONS, ASK).await, Ok(engine.address()));
+}
+
+#[tokio::test]
 async fn images_in_bodies_are_not_kept_in_memory() {
     let (picker, engine) = one(Setup::scorers(&["prefix-cache-scorer"])).await;
     let before = picker.kib("VmRSS:");
