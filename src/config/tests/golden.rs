@@ -24,6 +24,11 @@ fn golden(name: &str) {
 }
 
 #[test]
+fn balanced() {
+    golden("balanced");
+}
+
+#[test]
 fn context_length() {
     golden("context-length");
 }
@@ -133,7 +138,7 @@ fn every_sample_is_tested() {
     assert_eq!(
         names,
         [
-            "context-length.yaml",
+            "balanced.yaml", "context-length.yaml",
             "data-parallel.yaml",
             "demo.yaml",
             "flow-control.yaml",
