@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use epp::config::{Environment, load};
+use epp::ext_proc::bodies::{Bodies, BodyLimits};
 use epp::ext_proc::context::{Context, Options};
 use epp::ext_proc::metrics::RequestMetrics;
 use epp::ext_proc::stream::{ClientEnd, Stream};
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 const CONFIG: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n\
     - {type: prefix-cache-scorer}\n- {type: active-request-scorer}\n\
     schedulingProfiles: [{name: default, plugins: [{pluginRef: prefix-cache-scorer}, {pluginRef: active-request-scorer}]}]\n";
+const BODIES: BodyLimits = BodyLimits { each: 1 << 16, together: 1 << 18, patience: None };
 const ENDPOINTS: u32 = 3;
 
 static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
@@ -55,9 +57,10 @@ static CONTEXT: LazyLock<Arc<Context>> = LazyLock::new(|| {
         metrics: RequestMetrics::new(&hub),
         stages: StageMetrics::of(&hub),
         streams: None,
-        options: Options { subset_hint: true, emit_scores: true, explain: true, max_request_body: 1 << 16 },
+        options: Options { subset_hint: true, emit_scores: true, explain: true, bodies: BODIES },
+        bodies: Arc::new(Bodies::new(BODIES)),
         decisions: Default::default(),
-            warned_of_headers_only: Default::default(),
+        warned_of_headers_only: Default::default(),
     })
 });
 
