@@ -8,6 +8,8 @@ SHELL := bash
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# Fuzz targets are only compiled, so the engine that would drive them is not.
+NO_FUZZER := CUSTOM_LIBFUZZER_PATH=$(CURDIR)/none/none.a
 
 help: ## List the tasks
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,8 +26,7 @@ check: tools ## Formatting, lints, borders between rooms, licences and advisorie
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy -p epp-plugins --features tokenizers --all-targets --locked -- -D warnings
-	# The targets are only compiled, so the engine that would drive them is not.
-	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/none/none.a cargo check --manifest-path fuzz/Cargo.toml --target-dir target --bins --locked
+	$(NO_FUZZER) cargo check --manifest-path fuzz/Cargo.toml --target-dir target --bins --locked
 	cargo test --test it --locked tidy
 	@if command -v cargo-deny > /dev/null; then \
 	  cargo deny --locked check licenses bans sources; \
