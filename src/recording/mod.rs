@@ -1,10 +1,13 @@
 //! Writes down what each cycle was decided on, in a file of bounded size, so that the decisions can be made again.
 
+mod board;
 mod file;
+mod floats;
 pub mod line;
 pub mod read;
 #[cfg(test)]
 mod tests;
+pub mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use self::file::Rotating;
-use self::line::Lines;
+use self::write::Lines;
 use crate::sched::tape::{Tape, Taped};
 use crate::tasks::Tasks;
 

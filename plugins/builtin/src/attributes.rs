@@ -1,7 +1,9 @@
 //! The data that producers of this crate write and others read.
 
+use std::io::Write as _;
 use std::ops::Range;
 
+use epp_plugin_api::recorded::{Recorded, numbers, push_number, push_numbers};
 use epp_plugin_api::{Attribute, InferenceRequest};
 
 /// How much of the request's prompt an endpoint is believed to have in its KV cache.
@@ -29,6 +31,25 @@ impl PrefixMatch {
 impl Attribute for PrefixMatch {
     const NAME: &'static str = "PrefixCacheMatchInfoDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("approx-prefix-cache-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |m, out| {
+            let host = m.host_blocks.map_or(-1, i64::from);
+            let [matched, total, size, cached] =
+                [m.match_blocks, m.total_blocks, m.block_tokens, m.cached_blocks].map(i64::from);
+            push_numbers([matched, total, size, cached, host], out);
+        },
+        read: |word| {
+            let [matched, total, size, cached, host] = numbers::<5>(word)?.map(|number| u32::try_from(number).ok());
+            Some(Self {
+                match_blocks: matched?,
+                total_blocks: total?,
+                block_tokens: size?,
+                cached_blocks: cached?,
+                host_blocks: host,
+            })
+        },
+        same: PartialEq::eq,
+    });
 }
 
 /// What is in flight on an endpoint.
@@ -41,6 +62,11 @@ pub struct InFlight {
 impl Attribute for InFlight {
     const NAME: &'static str = "InFlightLoadDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("inflight-load-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |load, out| push_numbers([load.requests, load.tokens], out),
+        read: |word| numbers(word).map(|[requests, tokens]| Self { requests, tokens }),
+        same: PartialEq::eq,
+    });
 }
 
 /// How many tokens of the request's prompt an endpoint would have to compute.
@@ -50,6 +76,11 @@ pub struct UncachedTokens(pub i64);
 impl Attribute for UncachedTokens {
     const NAME: &'static str = "UncachedRequestTokensDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = None;
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |tokens, out| push_numbers([tokens.0], out),
+        read: |word| numbers(word).map(|[tokens]| Self(tokens)),
+        same: PartialEq::eq,
+    });
 }
 
 /// What a request is predicted to take on an endpoint. The default stands for no prediction.
@@ -74,6 +105,28 @@ pub struct LatencyPrediction {
 impl Attribute for LatencyPrediction {
     const NAME: &'static str = "LatencyPredictionInfoDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("predicted-latency-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |p, out| {
+            let valid = u8::from(p.ttft_valid) + 2 * u8::from(p.tpot_valid);
+            let Self { ttft_headroom, tpot_headroom, ttft, tpot, dispatched, .. } = p;
+            // A buffer takes whatever comes.
+            let _ = write!(out, "{valid}/{ttft_headroom}/{tpot_headroom}/{ttft}/{tpot}/{dispatched}");
+        },
+        read: |word| {
+            let mut words = word.split('/');
+            let valid: u8 = words.next()?.parse().ok().filter(|valid| *valid < 4)?;
+            let mut times = [0.0; 4];
+            for time in &mut times {
+                *time = words.next()?.parse().ok()?;
+            }
+            let [ttft_headroom, tpot_headroom, ttft, tpot] = times;
+            let dispatched = words.next()?.parse().ok()?;
+            let (ttft_valid, tpot_valid) = (valid & 1 != 0, valid & 2 != 0);
+            let read = Self { ttft_valid, tpot_valid, ttft_headroom, tpot_headroom, ttft, tpot, dispatched };
+            words.next().is_none().then_some(read)
+        },
+        same: PartialEq::eq,
+    });
 }
 
 impl LatencyPrediction {
@@ -100,6 +153,14 @@ pub struct EncoderMatch {
 impl Attribute for EncoderMatch {
     const NAME: &'static str = "MultiModalEncoderCacheMatchInfoKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("mm-embeddings-cache-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |m, out| push_numbers([m.matched.into(), m.requested.into()], out),
+        read: |word| {
+            let [matched, requested] = numbers::<2>(word)?.map(|number| u32::try_from(number).ok());
+            Some(Self { matched: matched?, requested: requested? })
+        },
+        same: PartialEq::eq,
+    });
 }
 
 /// Where an endpoint stands. Equal numbers of one level stand for equal names within a cycle; 0: not known.
@@ -114,6 +175,14 @@ pub struct Topology {
 impl Attribute for Topology {
     const NAME: &'static str = "Topology";
     const DEFAULT_PRODUCER: Option<&'static str> = None;
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |t, out| push_numbers([t.host, t.rack, t.zone, t.region].map(i64::from), out),
+        read: |word| {
+            let [host, rack, zone, region] = numbers::<4>(word)?.map(|number| u32::try_from(number).ok());
+            Some(Self { host: host?, rack: rack?, zone: zone?, region: region? })
+        },
+        same: PartialEq::eq,
+    });
 }
 
 /// The session that the request belongs to. One value a request; empty or not written if there is none.
@@ -123,6 +192,11 @@ pub struct SessionId(pub String);
 impl Attribute for SessionId {
     const NAME: &'static str = "SessionIDDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("session-id-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |session, out| out.extend_from_slice(session.0.as_bytes()),
+        read: |text| Some(Self(text.to_owned())),
+        same: PartialEq::eq,
+    });
 }
 
 /// The tokens of the request's prompts, four bytes each, little endian. One value a request; not written if the request
@@ -147,6 +221,17 @@ enum Prompt {
 impl Attribute for TokenizedPrompt {
     const NAME: &'static str = "TokenizedPrompt";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("token-producer");
+    // Of a prompt only its length is recorded.
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |prompt, out| push_number(prompt.tokens() as u64, out),
+        read: |text| {
+            let bytes = text.parse::<usize>().ok()?.checked_mul(4)?;
+            let mut prompt = Self::default();
+            prompt.push_given(0..bytes);
+            Some(prompt)
+        },
+        same: |a, b| a.tokens() == b.tokens(),
+    });
 }
 
 impl TokenizedPrompt {
