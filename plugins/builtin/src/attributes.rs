@@ -286,3 +286,75 @@ impl TokenizedPrompt {
         self.prompts.iter().map(bytes).sum::<usize>() / 4
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use epp_plugin_api::Slots;
+    use epp_plugin_api::recorded::{Told, Words};
+    use epp_plugin_api::{Columns, DataKey};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Records columns one after the other, reads each back, and says whether all are what they were.
+    fn keeps<T: Attribute + PartialEq>(lists: &[Vec<T>]) -> bool {
+        let slots = Slots::default();
+        let key = slots.column::<T>("p");
+        let recorded = slots.recorded(&DataKey { data: T::NAME, producer: "p".into(), default_producer: None }).unwrap();
+        let (mut columns, mut told, mut words) = (Columns::default(), Told::default(), Words::default());
+        lists.iter().all(|list| {
+            columns.reset(list.len());
+            columns.write(key).clone_from_slice(list);
+            let mut text = Vec::new();
+            assert!(recorded.write(&columns, &mut told, &mut text));
+            words.take(std::str::from_utf8(&text).unwrap(), list.len()).unwrap();
+            columns.reset(list.len());
+            recorded.read(&mut columns, "", &words) && columns.read(key) == Some(list)
+        })
+    }
+
+    fn columns<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<Vec<T>>> {
+        prop::collection::vec(prop::collection::vec(of, 3..4), 1..5)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_recorded_is_read_as_it_was(
+            matches in columns(any::<([u32; 4], Option<u32>)>()),
+            loads in columns(any::<(i64, i64)>()),
+            times in columns((any::<(bool, bool, u64)>(), prop::array::uniform4(prop::num::f64::NORMAL))),
+            places in columns(any::<[u32; 4]>()),
+        ) {
+            let matches: Vec<Vec<_>> = matches.into_iter().map(|list| list.into_iter().map(|([m, total, size, cached], host)| PrefixMatch {
+                match_blocks: m, total_blocks: total, block_tokens: size, cached_blocks: cached, host_blocks: host,
+            }).collect()).collect();
+            prop_assert!(keeps(&matches));
+            let in_flight = |(requests, tokens)| InFlight { requests, tokens };
+            prop_assert!(keeps(&loads.iter().map(|list| list.iter().copied().map(in_flight).collect()).collect::<Vec<_>>()));
+            let uncached = |(tokens, _)| UncachedTokens(tokens);
+            prop_assert!(keeps(&loads.iter().map(|list| list.iter().copied().map(uncached).collect()).collect::<Vec<_>>()));
+            let time = |((ttft_valid, tpot_valid, dispatched), [ttft_headroom, tpot_headroom, ttft, tpot])| LatencyPrediction {
+                ttft_valid, tpot_valid, ttft_headroom, tpot_headroom, ttft, tpot, dispatched,
+            };
+            prop_assert!(keeps(&times.iter().map(|list| list.iter().copied().map(time).collect()).collect::<Vec<_>>()));
+            let place = |[host, rack, zone, region]: [u32; 4]| Topology { host, rack, zone, region };
+            prop_assert!(keeps(&places.iter().map(|list| list.iter().copied().map(place).collect()).collect::<Vec<_>>()));
+            let media = |[matched, requested, ..]: [u32; 4]| EncoderMatch { matched, requested };
+            prop_assert!(keeps(&places.iter().map(|list| list.iter().copied().map(media).collect()).collect::<Vec<_>>()));
+        }
+    }
+
+    #[test]
+    fn of_a_prompt_its_length_is_recorded() {
+        let recorded = TokenizedPrompt::RECORDED.unwrap();
+        let mut prompt = TokenizedPrompt::default();
+        prompt.push_given(0..40);
+        prompt.push_packed(|out| out.extend_from_slice(&[7; 8]));
+        let mut text = Vec::new();
+        (recorded.write)(&prompt, &mut text);
+        assert_eq!((&text[..], (recorded.read)("12").map(|prompt| prompt.tokens())), (&b"12"[..], Some(12)));
+        for text in ["-1", "x", "", "18446744073709551615"] {
+            assert!((recorded.read)(text).is_none(), "{text}");
+        }
+    }
+}

@@ -121,6 +121,7 @@ fn any_request(rng: &mut fastrand::Rng, number: u32) -> InferenceRequest {
     if rng.bool() {
         request.headers.set("x-zone", name(rng, ["a", "b", "\u{e9}"]));
     }
+    request.headers.set("x-session-id", name(rng, ["s1", "s2", "s3"]));
     request.headers.set("test-epp-endpoint-selection", "10.0.0.0, 10.0.0.1:8000, 10.0.0.2".into());
     request
 }
@@ -243,7 +244,7 @@ proptest! {
             base.replace("waiting-queue", "active-requests"),
             base.replace("{type: active-request-scorer}", "{type: active-request-scorer, parameters: {idleThreshold: 3}}"),
             config("- {type: token-load-scorer, parameters: {queueThresholdTokens: 900}}\n- {type: decode-filter}\n", "{pluginRef: decode-filter}, {pluginRef: token-load-scorer, weight: 3}, "),
-            config("- {type: lora-affinity-scorer}\n- {type: latency-scorer}\n", "{pluginRef: lora-affinity-scorer}, {pluginRef: latency-scorer}, "),
+            config("- {type: lora-affinity-scorer}\n- {type: load-aware-scorer, parameters: {threshold: 9}}\n", "{pluginRef: lora-affinity-scorer}, {pluginRef: load-aware-scorer}, "),
         ] {
             let would_pick = picks(&recorded_by_chance(&other, seed, 80, false));
             let report = replayed(&recording, Some(&other)).unwrap();
@@ -260,25 +261,25 @@ proptest! {
 
 #[test]
 fn a_difference_says_which_scorer_and_which_filter_made_it() {
-    let base = config(0.0, 0.0, 1.0, "max-score-picker");
-    let recording = recorded_by_chance(&base, 3, 80, false);
+    let base = "plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}]\n";
+    let recording = recorded_by_chance(base, 3, 80, false);
     let other = "plugins:\n- {type: kv-cache-utilization-scorer}\n- {type: utilization-filter, parameters: {conditions: [{metric: kv-cache-utilization, maxValue: 0.3}]}}\n\
                  schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}, {pluginRef: kv-cache-utilization-scorer}]}]\n";
     let report = replayed(&recording, Some(other)).unwrap();
-    let dropped = report.differences.iter().find(|difference| !difference.dropped.is_empty()).unwrap();
+    let dropped = report.differences.iter().find(|difference| !difference.dropped.is_empty() && difference.now.is_some()).unwrap();
     assert_eq!(dropped.dropped[0].filter.as_deref(), Some("utilization-filter"));
     assert_eq!((&dropped.dropped[0].endpoint, dropped.dropped[0].is_now), (&dropped.recorded, true));
     let scorer = dropped.scorers.iter().find(|scorer| scorer.scorer == "kv-cache-utilization-scorer").unwrap();
     assert_eq!((scorer.weights, scorer.recorded), ([0.0, 1.0], [None, None]));
     assert!(matches!(scorer.now, [None, Some(score)] if score >= 0.7), "{scorer:?}");
-    let back = replayed(&recorded_by_chance(other, 3, 80, false), Some(&base)).unwrap();
+    let back = replayed(&recorded_by_chance(other, 3, 80, false), Some(base)).unwrap();
     let dropped = back.differences.iter().flat_map(|difference| &difference.dropped).find(|d| !d.is_now).unwrap();
     assert_eq!(dropped.filter.as_deref(), Some("utilization-filter"));
 }
 
 #[test]
 fn a_plugin_with_a_memory_is_taken_as_recorded_as_far_as_it_spoke() {
-    let base = "plugins:\n- {type: session-affinity-filter, parameters: {strategy: sessionID, sessionIDConfig: {sources: [{header: x-zone}]}}}\n- {type: no-hit-lru-scorer}\n- {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 3}]}}\n- {type: queue-scorer}\n\
+    let base = "plugins:\n- {type: session-affinity-filter, parameters: {strategy: session_id}}\n- {type: no-hit-lru-scorer}\n- {type: utilization-filter, parameters: {conditions: [{metric: waiting-queue, maxValue: 3}]}}\n- {type: queue-scorer}\n\
                 schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}, {pluginRef: session-affinity-filter}, {pluginRef: no-hit-lru-scorer}, {pluginRef: queue-scorer, weight: 0.1}]}]\n";
     let recording = recorded_by_chance(base, 5, 80, true);
     let report = replayed(&recording, None).unwrap();
