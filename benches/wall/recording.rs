@@ -17,7 +17,7 @@ use epp::sched::calls::NoCalls;
 use epp::sched::cycle::Inputs;
 use epp::sched::record::Decisions;
 use epp::sched::tape::{Tape, Taped};
-use epp_plugin_api::{InferenceRequest, Ledger, Snapshot};
+use epp_plugin_api::{Charge, Held, InferenceRequest, Ledger, Snapshot};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tikv_jemallocator::Jemalloc;
@@ -63,7 +63,7 @@ struct Stand {
     boards: Vec<Arc<Snapshot>>,
     requests: Vec<InferenceRequest>,
     n_runs: RefCell<usize>,
-    in_flight: RefCell<Vec<Box<dyn std::any::Any>>>,
+    in_flight: RefCell<Vec<(Charge, Vec<Box<dyn Held>>)>>,
 }
 
 impl Stand {
@@ -80,8 +80,9 @@ impl Stand {
     fn run(&self) {
         let n = self.n_runs.replace_with(|n| *n + 1);
         let request = &self.requests[n % self.requests.len()];
+        let board = &self.boards[n / HEARD_EVERY % self.boards.len()];
         let inputs = Inputs {
-            board: &|| self.boards[n / HEARD_EVERY % self.boards.len()].clone(),
+            board: &|| board.clone(),
             request,
             subset: None,
             ledger: &self.ledger,
@@ -94,7 +95,7 @@ impl Stand {
             panic!("expected a pick at once");
         };
         let mut in_flight = self.in_flight.borrow_mut();
-        in_flight.push(Box::new((outcome.charge, outcome.held)));
+        in_flight.push((outcome.charge, outcome.held));
         if in_flight.len() > IN_FLIGHT {
             in_flight.swap_remove(n % IN_FLIGHT);
         }

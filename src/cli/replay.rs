@@ -12,7 +12,7 @@ use crate::replay::report::{Difference, Report};
 use crate::replay::{self, Wish};
 
 /// Makes recorded decisions again and says which differ and why: under the recorded config, or under another one, so that
-/// a change of weights can be judged on real traffic before it is deployed.
+/// a change of weights, parameters, filters or scorers can be judged on real traffic before it is deployed.
 ///
 /// Recordings are made with `--record`. docs/replay.md says what is done again and what is taken as recorded.
 #[derive(Clone, Debug, clap::Args)]

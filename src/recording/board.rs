@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use epp_plugin_api::{
-    Adapters, EndpointId, EndpointMeta, EndpointName, Observed, Snapshot, SnapshotRow,
-};
+use epp_plugin_api::{Adapters, EndpointId, EndpointMeta, EndpointName, Observed, Snapshot, SnapshotRow};
 use tokio::time::Instant;
 
 use super::line::{EndpointsLine, ObservedLine, ObservedRow};

@@ -40,7 +40,10 @@ pub struct Cycle {
 pub enum Value {
     Nothing,
     /// A column, or one text of a request: what is meant depends on what is filled.
-    Of { text: String, words: Arc<Words> },
+    Of {
+        text: String,
+        words: Arc<Words>,
+    },
 }
 
 /// A run of a profile.

@@ -95,9 +95,10 @@ impl Judge {
         let mut moved: Vec<[Option<u32>; 2]> = Vec::new();
         for run in &cycle.runs {
             let n_profiles = rules.profiles.len();
-            let (name, rule) = rules.profiles.get(run.profile).with_context(|| {
-                format!("expected a profile of {n_profiles}, found number {}", run.profile)
-            })?;
+            let (name, rule) = rules
+                .profiles
+                .get(run.profile)
+                .with_context(|| format!("expected a profile of {n_profiles}, found number {}", run.profile))?;
             let Some(rule) = rule else { continue };
             let n_scorers = rule.scorers.iter().filter(|scorer| scorer.then.is_some()).count();
             if run.n_scorers() != n_scorers && run.n_scorers() != 0 {
@@ -268,14 +269,7 @@ fn tell_otherwise(rule: &Rule, run: &Run, work: &Work, report: &mut Report) {
     }
 }
 
-fn difference(
-    rule: &Rule,
-    run: &Run,
-    cycle: &Cycle,
-    inputs: &Inputs<'_>,
-    picked: &[u32],
-    work: &Work,
-) -> Difference {
+fn difference(rule: &Rule, run: &Run, cycle: &Cycle, inputs: &Inputs<'_>, picked: &[u32], work: &Work) -> Difference {
     // The first place where the two choices part.
     let parted = run.picked.iter().zip(picked).position(|(then, now)| then != now);
     let place = parted.unwrap_or(run.picked.len().min(picked.len()));

@@ -28,7 +28,8 @@ pub struct Taken {
 impl Scorer for Taken {
     fn score(&self, _cx: &Cycle<'_>, _columns: &Columns, among: &Candidates, scores: &mut [f64]) {
         let recalled = &mut *self.recalled.lock();
-        let Some(told) = recalled.scores.get(self.place).filter(|_| among.iter().all(|idx| recalled.left.contains(idx)))
+        let Some(told) =
+            recalled.scores.get(self.place).filter(|_| among.iter().all(|idx| recalled.left.contains(idx)))
         else {
             recalled.unknown = Some(format!("scorer {}", self.name));
             return;

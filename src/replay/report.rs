@@ -158,11 +158,15 @@ impl Report {
     pub(super) fn conclude(&mut self, notes: Vec<String>) {
         self.notes = notes;
         for (scorer, n) in std::mem::take(&mut self.otherwise) {
-            let note = format!("scorer {scorer} has not changed and scores otherwise than recorded in {n} runs: the recording was made by another version, or it looks at what is not recorded");
+            let note = format!(
+                "scorer {scorer} has not changed and scores otherwise than recorded in {n} runs: the recording was made by another version, or it looks at what is not recorded"
+            );
             self.notes.push(note);
         }
         for (plugin, n) in std::mem::take(&mut self.silent) {
-            let note = format!("{n} decisions cannot be judged: {plugin} is taken as recorded, and said nothing of endpoints that another filter had dropped");
+            let note = format!(
+                "{n} decisions cannot be judged: {plugin} is taken as recorded, and said nothing of endpoints that another filter had dropped"
+            );
             self.notes.push(note);
         }
     }

@@ -143,7 +143,8 @@ impl Both {
     fn fills(&self) -> Vec<(usize, RecordedValue)> {
         let recorded = self.inputs.iter().flat_map(|inputs| inputs.values.iter().enumerate());
         let written = || self.now.plugins.iter().flat_map(|plugin| &plugin.keys.writes);
-        let of = |name: &String| written().find(|key| key.to_string() == *name).and_then(|key| self.slots.recorded(key));
+        let of =
+            |name: &String| written().find(|key| key.to_string() == *name).and_then(|key| self.slots.recorded(key));
         recorded.filter_map(|(place, name)| Some((place, of(name)?))).collect()
     }
 

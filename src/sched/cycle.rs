@@ -96,7 +96,8 @@ impl Pipeline {
         let record = Arc::new(record);
         if let Some(tape) = inputs.decisions.tape() {
             let Scratch { loads, work: Work { columns, candidates, draft, .. } } = &mut *lease;
-            let (draft, seen) = (draft.get_or_insert_default(), Seen { request: inputs.request, candidates, columns, loads });
+            let (draft, seen) =
+                (draft.get_or_insert_default(), Seen { request: inputs.request, candidates, columns, loads });
             tape.take(&Taped { record: &record, about: &self.about, draft, seen });
             draft.clear();
         }

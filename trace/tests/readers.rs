@@ -285,7 +285,7 @@ fn recordings_have_moments_sessions_and_lengths() {
             "! line 4: cycle: expected 0 or more, found -1",
             "! line 5: values: expected a list of texts, found 5",
             "! line 6: expected a line with cycle, config, endpoints or observed, found none of them",
-            "! line 7: expected a JSON object, found one that is cut short",
+            "! line 7: expected a JSON object, found one that ends too early",
         ]
     );
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::recorded::{Recorded, RecordedValue};
 use crate::Ledger;
+use crate::recorded::{Recorded, RecordedValue};
 
 /// A kind of data that one plugin writes and another reads. The Rust type is the key.
 pub trait Attribute: Any + Clone + Default + Send + Sync {

@@ -151,7 +151,8 @@ pub fn tell<T: Clone>(
     out: &mut Vec<u8>,
 ) {
     let is_known = before.len() == now.len();
-    let n_changed = if is_known { now.iter().zip(&*before).filter(|(now, then)| !same(now, then)).count() } else { usize::MAX };
+    let n_changed =
+        if is_known { now.iter().zip(&*before).filter(|(now, then)| !same(now, then)).count() } else { usize::MAX };
     if n_changed == 0 {
         return;
     }

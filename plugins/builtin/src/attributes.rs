@@ -300,7 +300,8 @@ mod tests {
     fn keeps<T: Attribute + PartialEq>(lists: &[Vec<T>]) -> bool {
         let slots = Slots::default();
         let key = slots.column::<T>("p");
-        let recorded = slots.recorded(&DataKey { data: T::NAME, producer: "p".into(), default_producer: None }).unwrap();
+        let recorded =
+            slots.recorded(&DataKey { data: T::NAME, producer: "p".into(), default_producer: None }).unwrap();
         let (mut columns, mut told, mut words) = (Columns::default(), Told::default(), Words::default());
         lists.iter().all(|list| {
             columns.reset(list.len());

@@ -266,7 +266,11 @@ fn a_difference_says_which_scorer_and_which_filter_made_it() {
     let other = "plugins:\n- {type: kv-cache-utilization-scorer}\n- {type: utilization-filter, parameters: {conditions: [{metric: kv-cache-utilization, maxValue: 0.3}]}}\n\
                  schedulingProfiles: [{name: default, plugins: [{pluginRef: utilization-filter}, {pluginRef: kv-cache-utilization-scorer}]}]\n";
     let report = replayed(&recording, Some(other)).unwrap();
-    let dropped = report.differences.iter().find(|difference| !difference.dropped.is_empty() && difference.now.is_some()).unwrap();
+    let dropped = report
+        .differences
+        .iter()
+        .find(|difference| !difference.dropped.is_empty() && difference.now.is_some())
+        .unwrap();
     assert_eq!(dropped.dropped[0].filter.as_deref(), Some("utilization-filter"));
     assert_eq!((&dropped.dropped[0].endpoint, dropped.dropped[0].is_now), (&dropped.recorded, true));
     let scorer = dropped.scorers.iter().find(|scorer| scorer.scorer == "kv-cache-utilization-scorer").unwrap();

@@ -23,7 +23,8 @@ fn their_scores_are_weighed_and_picked_by() {
     assert!(report.differences.iter().all(|difference| difference.request == "y"), "{report:?}");
     let other = String::from_utf8_lossy(&old()).lines().next().map(str::to_owned).unwrap();
     let other: serde_json::Value = serde_json::from_str(&other).unwrap();
-    let other = other["text"].as_str().unwrap().replace("{pluginRef: queue-scorer}", "{pluginRef: queue-scorer, weight: 0}");
+    let other =
+        other["text"].as_str().unwrap().replace("{pluginRef: queue-scorer}", "{pluginRef: queue-scorer, weight: 0}");
     let report = replayed(&old(), Some(&other)).unwrap();
     assert!(report.differences.iter().any(|d| d.request == "y" && d.now.as_deref() == Some("c:1")), "{report:?}");
 }
