@@ -146,6 +146,8 @@ impl Lines {
 
     fn cycle(&mut self, cycle: &Taped<'_>) {
         let Taped { record, about, draft, seen } = cycle;
+        // Most lines are shorter, and so need to look for room once.
+        self.text.reserve(512);
         self.number(br#"{"cycle":"#, u64::try_from(record.at.0.as_micros()).unwrap_or(u64::MAX));
         self.text(br#","id":"#, &record.request);
         self.text(br#","model":"#, &record.model);
