@@ -178,7 +178,7 @@ pub fn tell<T: Clone>(
 }
 
 /// The value that more than half of the rows have, if there is one; otherwise any.
-fn most_of<'a, T>(values: &'a [T], same: impl Fn(&T, &T) -> bool) -> Option<&'a T> {
+fn most_of<T>(values: &[T], same: impl Fn(&T, &T) -> bool) -> Option<&T> {
     let (mut most, mut lead) = (values.first()?, 0_usize);
     for value in values {
         if lead == 0 {
