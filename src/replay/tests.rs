@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::report::Report;
 use super::{Wish, replay};
-use crate::app::plan_of;
+use crate::app::{plan_of, registry};
 use crate::recording::read::Reader;
 use crate::recording::write::Lines;
 use crate::sched::calls::NoCalls;
@@ -135,7 +135,7 @@ fn recorded(config: &str) -> Vec<u8> {
 
 fn replayed(recording: &[u8], config: Option<&str>) -> anyhow::Result<Report> {
     let reader = Reader::new(Box::new(std::io::Cursor::new(recording.to_vec())));
-    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, crate::app::registry())
+    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, registry())
 }
 
 #[test]

@@ -334,7 +334,7 @@ mod tests {
             prop_assert!(keeps(&loads.iter().map(|list| list.iter().copied().map(in_flight).collect()).collect::<Vec<_>>()));
             let uncached = |(tokens, _)| UncachedTokens(tokens);
             prop_assert!(keeps(&loads.iter().map(|list| list.iter().copied().map(uncached).collect()).collect::<Vec<_>>()));
-            let time = |((ttft_valid, tpot_valid, dispatched), [ttft_headroom, tpot_headroom, ttft, tpot])| LatencyPrediction {
+            let time = |((ttft_valid, tpot_valid, dispatched), [ttft_headroom, tpot_headroom, ttft, tpot]): ((bool, bool, u64), [f64; 4])| LatencyPrediction {
                 ttft_valid, tpot_valid, ttft_headroom, tpot_headroom, ttft, tpot, dispatched,
             };
             prop_assert!(keeps(&times.iter().map(|list| list.iter().copied().map(time).collect()).collect::<Vec<_>>()));

@@ -135,10 +135,15 @@ fn recorded_by_chance(config: &str, seed: u64, n: u32, keeps: bool) -> Vec<u8> {
     // Pipelines draw their seeds from here.
     fastrand::seed(seed);
     let (hub, slots, mut rng) = (MetricHub::default(), Slots::default(), fastrand::Rng::with_seed(seed));
-    let registry = crate::app::registry();
     let staleness = Duration::from_secs(2);
-    let env =
-        Environment { registry, slots: &slots, metrics: &hub, staleness, allow_experimental: true, previous: None };
+    let env = Environment {
+        registry: registry(),
+        slots: &slots,
+        metrics: &hub,
+        staleness,
+        allow_experimental: true,
+        previous: None,
+    };
     let plan = load(config, &env).unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
     let pipeline = Pipeline::new(&plan, SchedMetrics::new(&hub).into(), &hub);
     let kept = Arc::new(Keeps::default());
