@@ -12,7 +12,7 @@ use crate::replay::report::{Difference, Report};
 use crate::replay::{self, Wish};
 
 /// Makes recorded decisions again and says which differ and why: under the recorded config, or under another one, so that
-/// a change of weights can be judged on real traffic before it is deployed.
+/// a change of weights, parameters, filters or scorers can be judged on real traffic before it is deployed.
 ///
 /// Recordings are made with `--record`. docs/replay.md says what is done again and what is taken as recorded.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,7 +76,7 @@ fn page(report: &Report) -> String {
     } else {
         let _ = writeln!(out, "recorded  no decisions");
     }
-    let refused = report.cycles - report.judged;
+    let refused = report.cycles - report.judged - report.unknown;
     let of_them = if refused > 0 { format!(", {refused} came to nobody's score") } else { String::new() };
     let _ = writeln!(out, "judged    {}{of_them}", report.judged);
     let share = report.differ as f64 / report.judged.max(1) as f64 * 100.0;
@@ -111,14 +111,20 @@ fn explain(out: &mut String, difference: &Difference) {
     let _ = writeln!(out, "  {:width$}  {:>14}  {then:>a$}  {now:>b$}", "scorer", "weight");
     let pair = |[before, after]: [f64; 2]| format!("{before:.3} -> {after:.3}");
     for share in &difference.scorers {
-        let weighted = |score: Option<f64>| match score {
-            Some(score) => pair(share.weights.map(|weight| weight * score)),
-            None => "-".into(),
+        let weighted = |[then, after]: [Option<f64>; 2]| {
+            let one = |score: Option<f64>, weight: f64| score.map_or("-".into(), |s| format!("{:.3}", s * weight));
+            format!("{} -> {}", one(then, share.weights[0]), one(after, share.weights[1]))
         };
         let [before, after] = share.weights;
         let weight = format!("{before} -> {after}");
         let (recorded, now) = (weighted(share.recorded), weighted(share.now));
         let _ = writeln!(out, "  {:width$}  {weight:>14}  {recorded:>a$}  {now:>b$}", share.scorer);
+    }
+    for dropped in &difference.dropped {
+        let filter = dropped.filter.as_ref().map_or("a filter".into(), |filter| format!("filter {filter}"));
+        let how = if dropped.is_now { "drops" } else { "dropped" };
+        let when = if dropped.is_now { "now" } else { "then" };
+        let _ = writeln!(out, "  {filter} {how} {} {when}", named(&dropped.endpoint));
     }
     let [recorded, now] = difference.totals().map(pair);
     let _ = writeln!(out, "  {:width$}  {:>14}  {recorded:>a$}  {now:>b$}", "total", "");

@@ -106,8 +106,11 @@ fn check(root: &Node, env: &Environment<'_>, sink: &Sink) -> Option<Plan> {
         discovery: discovery.flatten(),
         sources,
         notices,
+        recorded: Vec::new(),
         effective: String::new(),
     };
+    let written = plan.plugins.iter().flat_map(|plugin| &plugin.keys.writes);
+    plan.recorded = written.filter_map(|key| env.slots.recorded(key)).collect();
     check_kv(&mut plan);
     plan.notices.sort_by_key(|notice| (notice.place.is_none(), notice.place));
     plan.effective = effective::write(&plan, &document);

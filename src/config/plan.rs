@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use epp_plugin_api::recorded::RecordedValue;
 use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
 
 use super::mistake::Mistake;
@@ -31,6 +32,8 @@ pub struct Plan {
     pub sources: Vec<SourcePlan>,
     /// Deprecations and warnings, in the order of the file.
     pub notices: Vec<Notice>,
+    /// The values that producers fill and that recordings of decisions keep.
+    pub recorded: Vec<RecordedValue>,
     /// The config as it runs, with every default and every plugin that was added, as YAML.
     pub effective: String,
 }
@@ -40,6 +43,14 @@ impl Plan {
     pub fn hears_of_endpoints(&self, at: usize) -> bool {
         let tells = |source: &SourcePlan| self.plugins[source.source].kind.name == NOTIFICATION_SOURCE;
         self.sources.iter().any(|source| tells(source) && source.extractors.contains(&at))
+    }
+
+    /// The headers of requests that filters and scorers look at, each once.
+    pub fn headers(&self) -> Vec<String> {
+        let mut headers: Vec<String> = self.plugins.iter().flat_map(|p| p.keys.headers.iter().cloned()).collect();
+        headers.sort_unstable();
+        headers.dedup();
+        headers
     }
 
     /// The place of the discovery plugin.
@@ -77,6 +88,8 @@ pub struct Keys {
     pub writes: Vec<DataKey>,
     /// The names of the other instances that it was built with.
     pub refers_to: Vec<String>,
+    /// The headers of requests that its filter or scorer looks at.
+    pub headers: Vec<String>,
 }
 
 /// Why an instance is there.

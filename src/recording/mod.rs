@@ -1,30 +1,38 @@
 //! Writes down what each cycle was decided on, in a file of bounded size, so that the decisions can be made again.
 
+mod board;
 mod file;
+mod floats;
 pub mod line;
 pub mod read;
 #[cfg(test)]
 mod tests;
+pub mod write;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use epp_plugin_api::{MetricFamilies, MetricHub, MetricRegistry};
+use futures_util::future::select;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use self::file::Rotating;
-use self::line::Lines;
+use self::write::Lines;
 use crate::sched::tape::{Tape, Taped};
 use crate::tasks::Tasks;
 
 /// Bytes of lines that wait to be written; what comes when there are more is dropped and counted.
 const MOST_WAITING: usize = 4 << 20;
-/// Lines are written together, so often. The writer sleeps meanwhile, so that few requests have to wake it.
-const EVERY: Duration = Duration::from_millis(20);
+/// From so many bytes on the writer is woken at once.
+const MANY_WAITING: usize = MOST_WAITING / 8;
+/// Otherwise lines are written together, so often. To wake a thread costs as much as many lines, so it is rare; who is killed
+/// loses the decisions of so long a time.
+const EVERY: Duration = Duration::from_millis(250);
 
 /// Where cycles are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +74,7 @@ pub fn start(settings: &Settings, tasks: &Tasks, hub: &MetricHub) -> std::io::Re
         most_bytes: settings.most_bytes,
         pending: Mutex::new(pending),
         any: Notify::new(),
+        many: Notify::new(),
         metrics: hub.families(),
     });
     let writer = Writer { file, text: Vec::new(), is_failing: false };
@@ -81,6 +90,8 @@ struct Waiting {
     pending: Mutex<Pending>,
     /// Is told when there is something after there was nothing.
     any: Notify,
+    /// Is told when there is much.
+    many: Notify,
     metrics: Arc<RecordingMetrics>,
 }
 
@@ -105,6 +116,9 @@ impl Tape for Waiting {
         pending.push(cycle, self.most_bytes);
         if before == 0 {
             self.any.notify_one();
+        }
+        if before < MANY_WAITING && pending.lines.text.len() >= MANY_WAITING {
+            self.many.notify_one();
         }
     }
 }
@@ -137,7 +151,7 @@ impl Recorder {
     async fn follow(self) {
         loop {
             self.waiting.any.notified().await;
-            sleep(EVERY).await;
+            select(pin!(self.waiting.many.notified()), pin!(sleep(EVERY))).await;
             let (writer, waiting) = (self.writer.clone(), self.waiting.clone());
             // If it breaks off, it has said so.
             let _ = tokio::task::spawn_blocking(move || writer.lock().write(&waiting)).await;

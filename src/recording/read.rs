@@ -1,14 +1,18 @@
 //! Reads a recording, the older of its two files first.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
+use epp_plugin_api::Snapshot;
+use epp_plugin_api::recorded::Words;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::time::Instant;
 
+use super::board::Board;
 use super::file::before;
 use super::line::{ConfigLine, CycleLine, EndpointsLine, RunLine};
 
@@ -23,6 +27,23 @@ pub struct Cycle {
     pub line: CycleLine,
     /// As in the line.
     pub runs: Vec<Run>,
+    /// The board; without what engines say, if that is not recorded.
+    pub snapshot: Arc<Snapshot>,
+    /// The moment of the snapshot.
+    pub now: Instant,
+    /// What producers filled, in the order of the config's `values`. `None`: what plugins looked at is not recorded.
+    pub values: Option<Vec<Value>>,
+}
+
+/// What one producer filled.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Nothing,
+    /// A column, or one text of a request: what is meant depends on what is filled.
+    Of {
+        text: String,
+        words: Arc<Words>,
+    },
 }
 
 /// A run of a profile.
@@ -30,11 +51,12 @@ pub struct Cycle {
 pub struct Run {
     pub profile: usize,
     pub seed: u64,
+    pub peer: Option<u32>,
     pub kept: Vec<u32>,
     /// Who got past the filters; `None`: everyone.
     left: Option<Vec<u32>>,
-    /// Of each scorer a score for each who is left, or one for all of them.
-    scores: Vec<Vec<f64>>,
+    /// Of each scorer that ran.
+    scores: Vec<Arc<Words>>,
     pub picked: Vec<u32>,
 }
 
@@ -50,12 +72,11 @@ impl Run {
         self.scores.len()
     }
 
-    /// Writes what a scorer gave into a list with a place for every endpoint, which is all 0 on entry.
-    pub fn write_scores(&self, scorer: usize, into: &mut [f64]) {
-        let told = &self.scores[scorer];
-        for (i, row) in self.left(into.len()).enumerate() {
-            into[row as usize] = *told.get(i).unwrap_or(&told[0]);
-        }
+    /// What a scorer gave each of so many endpoints; what it gave those who were not left means nothing.
+    pub fn scores(&self, scorer: usize, rows: usize) -> Vec<f64> {
+        let words = &self.scores[scorer];
+        // Each word was found to be a number, and each who is left to have one.
+        (0..rows).map(|row| words.of(row).and_then(|word| word.parse().ok()).unwrap_or_default()).collect()
     }
 }
 
@@ -68,6 +89,11 @@ pub struct Reader {
     pub n_cut: usize,
     config: Option<Arc<ConfigLine>>,
     endpoints: Arc<EndpointsLine>,
+    board: Board,
+    /// Of each of the config's values.
+    words: Vec<Arc<Words>>,
+    /// Of each scorer, by the places of its profile and its own.
+    scores: HashMap<(usize, usize), Arc<Words>>,
 }
 
 impl Reader {
@@ -83,14 +109,16 @@ impl Reader {
 
     /// Reads what this gives.
     pub fn new(from: Box<dyn BufRead>) -> Self {
-        let nobody = EndpointsLine { endpoints: Vec::new(), names: Vec::new() };
         Self {
             files: VecDeque::new(),
             input: Some((PathBuf::from("-"), from)),
             n_lines: 0,
             n_cut: 0,
             config: None,
-            endpoints: nobody.into(),
+            endpoints: Arc::default(),
+            board: Board::new(),
+            words: Vec::new(),
+            scores: HashMap::new(),
         }
     }
 
@@ -132,8 +160,13 @@ impl Reader {
             }
             if line.starts_with(br#"{"config""#) {
                 self.config = Some(Arc::new(json(&line)?));
+                self.forget();
             } else if line.starts_with(br#"{"endpoints""#) {
                 self.endpoints = Arc::new(json(&line)?);
+                self.board.become_these(&self.endpoints)?;
+                self.forget();
+            } else if line.starts_with(br#"{"observed""#) {
+                self.board.hear(json(&line)?)?;
             } else if line.starts_with(br#"{"cycle""#) {
                 return self.checked(json(&line)?).map(Some);
             } else {
@@ -142,12 +175,61 @@ impl Reader {
         }
     }
 
-    fn checked(&self, mut line: CycleLine) -> anyhow::Result<Cycle> {
+    /// Texts of columns and scores begin anew.
+    fn forget(&mut self) {
+        self.words.clear();
+        self.scores.clear();
+    }
+
+    fn checked(&mut self, mut line: CycleLine) -> anyhow::Result<Cycle> {
         let config = self.config.clone().context("expected a config before the first cycle, found none")?;
         let rows = self.endpoints.endpoints.len();
+        check_rows(line.among.as_deref(), rows).context("among")?;
+        let values = config.values.as_ref().map(|names| self.values(&mut line, names.len())).transpose()?;
         let runs = std::mem::take(&mut line.runs);
-        let runs = runs.into_iter().map(|run| checked_run(run, rows)).collect::<Result<_, _>>()?;
-        Ok(Cycle { config, endpoints: self.endpoints.clone(), line, runs })
+        let runs = runs.into_iter().map(|run| self.run(run, line.seed, rows)).collect::<Result<_, _>>()?;
+        let (snapshot, now) = (self.board.snapshot(), self.board.now());
+        Ok(Cycle { config, endpoints: self.endpoints.clone(), line, runs, snapshot, now, values })
+    }
+
+    /// What producers filled. A cycle that was refused early has no texts.
+    fn values(&mut self, line: &mut CycleLine, n: usize) -> anyhow::Result<Vec<Value>> {
+        let (texts, rows) = (std::mem::take(&mut line.values), self.endpoints.endpoints.len());
+        if texts.len() != n && !(texts.is_empty() && line.runs.is_empty()) {
+            bail!("expected {n} values, found {}", texts.len());
+        }
+        self.words.resize_with(texts.len().max(self.words.len()), Arc::default);
+        let mut values = Vec::with_capacity(texts.len());
+        for (text, words) in texts.into_iter().zip(&mut self.words) {
+            values.push(match text {
+                None => Value::Nothing,
+                Some(text) => {
+                    // A text of a request may look like anything, and is no column then.
+                    if !text.is_empty() && Arc::make_mut(words).take(&text, rows).is_err() {
+                        *words = Arc::default();
+                    }
+                    Value::Of { text, words: words.clone() }
+                }
+            });
+        }
+        Ok(values)
+    }
+
+    fn run(&mut self, run: RunLine, seed: u64, rows: usize) -> anyhow::Result<Run> {
+        let RunLine { profile, seed: own_seed, peer, kept, left, scores, picked } = run;
+        check_rows(left.as_deref(), rows)?;
+        for row in picked.iter().chain(&peer) {
+            if *row as usize >= rows {
+                bail!("expected rows below {rows}, found {row}");
+            }
+        }
+        let mut told = Vec::with_capacity(scores.len());
+        for (scorer, text) in scores.iter().enumerate() {
+            let words = self.scores.entry((profile, scorer)).or_default();
+            take_scores(Arc::make_mut(words), text, left.as_deref(), rows)?;
+            told.push(words.clone());
+        }
+        Ok(Run { profile, seed: own_seed.unwrap_or(seed), peer, kept, left, scores: told, picked })
     }
 }
 
@@ -175,26 +257,38 @@ fn shown(line: &[u8]) -> String {
     format!("{:?}", text.chars().take(40).collect::<String>())
 }
 
-fn checked_run(run: RunLine, rows: usize) -> anyhow::Result<Run> {
-    let RunLine { profile, seed, kept, left, scores, picked } = run;
-    for row in left.iter().flatten().chain(&picked) {
-        if *row as usize >= rows {
-            bail!("expected rows below {rows}, found {row}");
-        }
+fn check_rows(listed: Option<&[u32]>, rows: usize) -> anyhow::Result<()> {
+    let listed = listed.unwrap_or_default();
+    if let Some(row) = listed.iter().find(|row| **row as usize >= rows) {
+        bail!("expected rows below {rows}, found {row}");
     }
-    if left.as_ref().is_some_and(|left| !left.is_sorted_by(|a, b| a < b)) {
+    if !listed.is_sorted_by(|a, b| a < b) {
         bail!("expected the rows that are left in their order, each once");
     }
-    let n_left = left.as_ref().map_or(rows, Vec::len);
-    let scores = scores.iter().map(|text| numbers(text, n_left)).collect::<Result<_, _>>()?;
-    Ok(Run { profile, seed, kept, left, scores, picked })
+    Ok(())
 }
 
-fn numbers(text: &str, n_left: usize) -> anyhow::Result<Vec<f64>> {
-    let number = |word: &str| word.parse().map_err(|_| anyhow!("expected a score, found {}", shown(word.as_bytes())));
-    let told: Vec<f64> = text.split_ascii_whitespace().map(number).collect::<Result<_, _>>()?;
-    if told.len() != n_left && told.len() != 1 {
-        bail!("expected a score for each of {n_left} endpoints, found {}", told.len());
+/// Takes what a recording says of one scorer. In older ones there is a number for each who is left.
+fn take_scores(words: &mut Words, text: &str, left: Option<&[u32]>, rows: usize) -> anyhow::Result<()> {
+    let numbers = || text.split_ascii_whitespace().map(|word| word.split_once('=').map_or(word, |(_, number)| number));
+    if let Some(word) = numbers().find(|word| word.parse::<f64>().is_err()) {
+        bail!("expected a score, found {}", shown(word.as_bytes()));
     }
-    Ok(told)
+    let (n_left, n) = (left.map_or(rows, <[u32]>::len), numbers().count());
+    if n > 1 && !text.contains('=') {
+        if n != n_left {
+            bail!("expected a score for each of {n_left} endpoints, found {n}");
+        }
+        *words = Words::default();
+        let row = |i: usize| left.map_or(i, |left| left[i] as usize);
+        let text: Vec<String> = numbers().enumerate().map(|(i, word)| format!("{}={word}", row(i))).collect();
+        words.take(&text.join(" "), rows).map_err(|why| anyhow!(why))?;
+    } else {
+        words.take(text, rows).map_err(|why| anyhow!(why))?;
+    }
+    let is_told = |row: usize| words.of(row).is_some();
+    if n == 0 && n_left > 0 && !(0..rows).any(is_told) {
+        bail!("expected a score for each of {n_left} endpoints, found none before either");
+    }
+    Ok(())
 }

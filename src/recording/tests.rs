@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use epp_plugin_api::MetricHub;
+use epp_plugin_api::{Candidates, Columns, InferenceRequest, MetricHub, Parsed};
+use tokio::time::Instant;
 
 use super::file::{Rotating, before};
 use super::read::Reader;
 use super::{Settings, start};
 use crate::sched::record::DecisionRecord;
-use crate::sched::tape::{Draft, Tape, Taped};
+use crate::sched::scratch::LoadBuffers;
+use crate::sched::tape::{About, Draft, Seen, Tape, Taped};
 use crate::tasks::Tasks;
 use crate::telemetry::utc::Utc;
 
@@ -60,8 +62,28 @@ fn numbers(path: &std::path::Path) -> Vec<u64> {
     cycles.iter().map(|cycle| cycle.line.cycle).collect()
 }
 
-fn push(tape: &Arc<dyn Tape>, config: &Arc<str>, numbers: std::ops::Range<u64>) {
-    numbers.for_each(|number| tape.take(&Taped { record: &record(number), config, draft: &Draft::default() }));
+fn about() -> Arc<About> {
+    Arc::new(About { config: "x: y\n".into(), values: Vec::new(), headers: Vec::new() })
+}
+
+fn push(tape: &Arc<dyn Tape>, about: &Arc<About>, numbers: std::ops::Range<u64>) {
+    let request = InferenceRequest {
+        id: String::new(),
+        headers: Default::default(),
+        path: String::new(),
+        model: String::new(),
+        target_model: String::new(),
+        fairness_id: "default-flow".into(),
+        priority: 0,
+        body: Default::default(),
+        parsed: Parsed::default(),
+        received: Instant::now(),
+        waited: Duration::ZERO,
+    };
+    let (candidates, columns, loads) = (Candidates::default(), Columns::default(), LoadBuffers::default());
+    let seen = Seen { request: &request, candidates: &candidates, columns: &columns, loads: &loads };
+    let draft = Draft::default();
+    numbers.for_each(|number| tape.take(&Taped { record: &record(number), about, draft: &draft, seen }));
 }
 
 /// Lets the recorder write what it has been given; time passes meanwhile.
@@ -76,7 +98,7 @@ async fn settle(hub: &MetricHub, n: u64) {
 #[tokio::test(start_paused = true)]
 async fn the_newest_cycles_stay_within_two_bounded_files() {
     let place = Place::new("bounded");
-    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), Arc::from("x: y\n"));
+    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), about());
     let settings = Settings { path: place.file(), most_bytes: 2000 };
     let tape = start(&settings, &tasks, &hub).unwrap();
     for i in 0..10 {
@@ -95,7 +117,7 @@ async fn the_newest_cycles_stay_within_two_bounded_files() {
 #[tokio::test(start_paused = true)]
 async fn a_recording_is_continued_and_half_a_line_ended() {
     let place = Place::new("continued");
-    let config = Arc::from("x: y\n");
+    let config = about();
     let settings = Settings { path: place.file(), most_bytes: 1 << 20 };
     for round in 0..3 {
         let (tasks, hub) = (Tasks::default(), MetricHub::default());
@@ -116,7 +138,7 @@ async fn a_recording_is_continued_and_half_a_line_ended() {
 #[tokio::test(start_paused = true)]
 async fn what_is_on_the_tape_when_the_tasks_stop_is_written() {
     let place = Place::new("stopped");
-    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), Arc::from("x: y\n"));
+    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), about());
     let tape = start(&Settings { path: place.file(), most_bytes: 1 << 20 }, &tasks, &hub).unwrap();
     push(&tape, &config, 0..50);
     tasks.stop();
@@ -127,7 +149,7 @@ async fn what_is_on_the_tape_when_the_tasks_stop_is_written() {
 #[tokio::test(start_paused = true)]
 async fn cycles_that_come_too_fast_are_counted_and_hold_nobody_up() {
     let place = Place::new("fast");
-    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), Arc::from("x: y\n"));
+    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), about());
     let tape = start(&Settings { path: place.file(), most_bytes: 1 << 30 }, &tasks, &hub).unwrap();
     // Nobody writes before this test waits.
     push(&tape, &config, 0..60_000);
@@ -142,7 +164,7 @@ async fn cycles_that_come_too_fast_are_counted_and_hold_nobody_up() {
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_fails_costs_cycles_and_nothing_else() {
     let place = Place::new("fails");
-    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), Arc::from("x: y\n"));
+    let (tasks, hub, config) = (Tasks::default(), MetricHub::default(), about());
     let tape = start(&Settings { path: place.file(), most_bytes: 300 }, &tasks, &hub).unwrap();
     // What is in the way of the file before cannot be replaced.
     std::fs::create_dir_all(before(&place.file()).join("x")).unwrap();

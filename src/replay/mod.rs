@@ -1,11 +1,13 @@
 //! Makes recorded decisions again, under the config that they were made under or another one, and says which differ and
 //! why.
 //!
-//! Taken as recorded: who the candidates were, whom filters dropped, what scorers gave, which profiles ran. Done again:
-//! scores are clamped, weighted and added, and the picker chooses, with the random choices that it had then. A cycle is
-//! judged by itself: what another pick would have changed about the next one is not in it.
+//! Done again: filters and scorers look at what they looked at then, and the picker chooses, with the random choices that it
+//! had then. Taken as recorded: who the candidates were, what producers filled, which profiles ran, and plugins that go by
+//! more than what is recorded. A cycle is judged by itself: what another pick would have changed about the next one is not
+//! in it.
 
 mod judge;
+mod recalled;
 pub mod report;
 mod rules;
 #[cfg(test)]

@@ -11,8 +11,11 @@ use crate::telemetry::utc::Utc;
 pub struct Report {
     /// Cycles of the recording.
     pub cycles: u64,
-    /// Those that were judged again; the others were refused before anyone was scored.
+    /// Those that were judged again; the others were refused before anyone was scored, or cannot be judged.
     pub judged: u64,
+    /// Those that cannot be judged, because a plugin that is taken as recorded said nothing of an endpoint that it would be
+    /// asked of now.
+    pub unknown: u64,
     /// Those of the judged in which any profile picks others, or in another order.
     pub differ: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,6 +32,12 @@ pub struct Report {
     pub differences: Vec<Difference>,
     #[serde(skip)]
     n_shown: usize,
+    /// How often each scorer that has not changed scored otherwise.
+    #[serde(skip)]
+    otherwise: BTreeMap<String, u64>,
+    /// How often each plugin said nothing of an endpoint.
+    #[serde(skip)]
+    silent: BTreeMap<String, u64>,
 }
 
 /// Requests of one endpoint.
@@ -49,26 +58,39 @@ pub struct Difference {
     pub recorded: Option<String>,
     pub now: Option<String>,
     pub scorers: Vec<ScorerShare>,
+    /// Where one of the two was dropped by a filter under the other config.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
 }
 
-/// What a scorer gave the two endpoints, from 0 to 1.
+/// An endpoint that a filter dropped.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dropped {
+    pub endpoint: Option<String>,
+    /// `None`: it cannot be told which.
+    pub filter: Option<String>,
+    /// Whether it is dropped now; otherwise it was then.
+    pub is_now: bool,
+}
+
+/// What a scorer gave the two endpoints, from 0 to 1: as recorded, and now. `None`: nothing, because it was not there, or a
+/// filter had dropped the endpoint.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScorerShare {
     pub scorer: String,
-    /// As recorded, and now; 0 if it does not count any more.
+    /// As recorded, and now; 0 if it does not count.
     pub weights: [f64; 2],
-    /// The score of the endpoint that was picked.
-    pub recorded: Option<f64>,
-    /// The score of the endpoint that is picked now.
-    pub now: Option<f64>,
+    /// Of the endpoint that was picked.
+    pub recorded: [Option<f64>; 2],
+    /// Of the endpoint that is picked now.
+    pub now: [Option<f64>; 2],
 }
 
 impl Difference {
-    /// The weighted totals: of the endpoint that was picked and of the one that is picked now, each under the recorded
-    /// weights and the present ones.
+    /// The weighted totals: of the endpoint that was picked and of the one that is picked now, each as recorded and now.
     pub fn totals(&self) -> [[f64; 2]; 2] {
-        let total = |score: fn(&ScorerShare) -> Option<f64>, weight: usize| {
-            self.scorers.iter().map(|s| score(s).unwrap_or_default() * s.weights[weight]).sum()
+        let total = |of: fn(&ScorerShare) -> [Option<f64>; 2], when: usize| {
+            self.scorers.iter().map(|s| of(s)[when].unwrap_or_default() * s.weights[when]).sum()
         };
         [[total(|s| s.recorded, 0), total(|s| s.recorded, 1)], [total(|s| s.now, 0), total(|s| s.now, 1)]]
     }
@@ -80,6 +102,7 @@ impl Report {
         Self {
             cycles: 0,
             judged: 0,
+            unknown: 0,
             differ: 0,
             first: None,
             last: None,
@@ -88,6 +111,8 @@ impl Report {
             notes: Vec::new(),
             differences: Vec::new(),
             n_shown,
+            otherwise: BTreeMap::new(),
+            silent: BTreeMap::new(),
         }
     }
 
@@ -118,8 +143,31 @@ impl Report {
         }
     }
 
+    /// A scorer that has not changed scores otherwise than recorded.
+    pub(super) fn otherwise(&mut self, scorer: &str) {
+        *self.otherwise.entry(scorer.to_owned()).or_default() += 1;
+    }
+
+    /// A cycle cannot be judged, because this plugin said nothing of an endpoint.
+    pub(super) fn unknown(&mut self, plugin: String) {
+        self.unknown += 1;
+        *self.silent.entry(plugin).or_default() += 1;
+    }
+
     /// There are no more cycles.
     pub(super) fn conclude(&mut self, notes: Vec<String>) {
         self.notes = notes;
+        for (scorer, n) in std::mem::take(&mut self.otherwise) {
+            let note = format!(
+                "scorer {scorer} has not changed and scores otherwise than recorded in {n} runs: the recording was made by another version, or it looks at what is not recorded"
+            );
+            self.notes.push(note);
+        }
+        for (plugin, n) in std::mem::take(&mut self.silent) {
+            let note = format!(
+                "{n} decisions cannot be judged: {plugin} is taken as recorded, and said nothing of endpoints that another filter had dropped"
+            );
+            self.notes.push(note);
+        }
     }
 }

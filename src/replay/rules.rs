@@ -1,60 +1,82 @@
-//! How the profiles of a recording are judged under another config: which recorded scores count how much, and what cannot
-//! be told from a recording.
+//! How the profiles of a recording are judged under another config: which plugins run anew, which are taken as recorded,
+//! and what cannot be told from a recording.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use epp_plugin_api::{MetricHub, Picker, PluginType, Slots};
+use epp_plugin_api::recorded::RecordedValue;
+use epp_plugin_api::{DataKey, Filter, MetricHub, PluginType, Slots};
+use parking_lot::Mutex;
 
+use super::recalled::{Recalled, Taken};
 use crate::config::plan::{Plan, Planned, ProfilePlan};
 use crate::config::{Environment, Mistake, load};
+use crate::recording::line::ConfigLine;
+use crate::sched::metrics::SchedMetrics;
+use crate::sched::profile::{Names, Profile, Weighted};
 
-/// Engines' words are not read here, so how long they count changes nothing.
+/// Snapshots of a recording say themselves who is stale.
 const STALENESS: Duration = Duration::from_secs(1);
 
 /// A profile as it was and as it is judged.
 pub struct Rule {
-    pub profile: String,
-    /// The recorded scorers, in the order of their scores.
+    /// As it is judged. Without inputs it has no filters, and begins with who was left.
+    pub profile: Profile,
+    /// The recorded scorers, in the order of their scores, and then those that were not there.
     pub scorers: Vec<Scorer>,
-    /// Places in `scorers`, in the order in which their scores are added.
-    pub order: Vec<usize>,
-    pub picker: Arc<dyn Picker>,
+    /// The recorded filters; those that can be run anew.
+    pub filters: Vec<(String, Option<Arc<dyn Filter>>)>,
+    /// Whether filters are taken as recorded, so that it must be known whom they left.
+    pub takes_filters: bool,
+    /// Where plugins that are taken as recorded look.
+    pub recalled: Arc<Mutex<Recalled>>,
 }
 
-/// One recorded scorer.
+/// A scorer as it was, and as it is judged.
 pub struct Scorer {
     pub name: String,
-    pub before: f64,
-    /// `None`: it does not count any more.
-    pub now: Option<f64>,
+    /// As recorded, and now; 0 where it does not count.
+    pub weights: [f64; 2],
+    /// Its place among the recorded ones.
+    pub then: Option<usize>,
+    /// Its place in the profile.
+    pub now: Option<usize>,
+    /// Whether it runs anew though it has not changed, so that its scores should be the recorded ones.
+    pub is_same: bool,
 }
 
 /// A rule for each profile of the recorded config; `None`: the other config does not have it.
 pub struct Rules {
     pub profiles: Vec<(String, Option<Rule>)>,
+    /// What is filled from the recorded values, by their places.
+    pub fills: Vec<(usize, RecordedValue)>,
+    /// Whether plugins can run anew.
+    pub has_inputs: bool,
     /// What a person should know of the difference between the two configs.
     pub notes: Vec<String>,
 }
 
-/// Reads a config and builds its plugins. Those that are as in `previous` are taken over.
-///
-/// # Errors
-/// With every mistake.
-fn plan(what: &str, text: &str, previous: Option<&Plan>, registry: &[&'static PluginType]) -> anyhow::Result<Plan> {
-    let env = Environment {
-        registry,
-        slots: &Slots::default(),
-        metrics: &MetricHub::default(),
-        staleness: STALENESS,
-        allow_experimental: true,
-        previous,
-    };
-    load(text, &env).map_err(|mistakes| {
-        let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
-        anyhow::anyhow!("{what}: {}", lines.join("; "))
-    })
+/// Both configs, and what their plugins are built with.
+struct Both {
+    then: Plan,
+    now: Plan,
+    slots: Slots,
+    metrics: SchedMetrics,
+    /// What plugins may look at; `None`: nothing of that is recorded.
+    inputs: Option<Inputs>,
+}
+
+struct Inputs {
+    values: Vec<String>,
+    headers: Vec<String>,
+}
+
+/// What is said of all profiles.
+#[derive(Default)]
+struct Findings {
+    unknown: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Rules {
@@ -62,112 +84,195 @@ impl Rules {
     ///
     /// # Errors
     /// If one of them is wrong, or the given one needs to know what was not recorded.
-    pub fn new(recorded: &str, given: Option<&str>, registry: &[&'static PluginType]) -> anyhow::Result<Self> {
-        let then = plan("the recorded config", recorded, None, registry)?;
-        let Some(given) = given else {
-            let profiles = then.profiles.iter().map(|p| (p.name.clone(), Some(same(&then, p)))).collect();
-            return Ok(Self { profiles, notes: Vec::new() });
-        };
-        // Once more as it runs, so that defaults that one of the two spells out make no difference.
-        let written = plan("the config", given, None, registry)?.effective;
-        let now = plan("the config", &written, Some(&then), registry)?;
-        let mut unknown = Vec::new();
-        let mut notes = changed_producers(&now);
+    pub fn new(recorded: &ConfigLine, given: Option<&str>, registry: &[&'static PluginType]) -> anyhow::Result<Self> {
+        let both = Both::new(recorded, given, registry)?;
+        let (then, now) = (&both.then, &both.now);
+        let mut findings = Findings { notes: changed_producers(now), ..Findings::default() };
         if !now.plugins[now.handler].taken_over {
-            notes.push("the profile handler has changed; which profiles run is taken as recorded".into());
+            findings.notes.push("the profile handler has changed; which profiles run is taken as recorded".into());
         }
         let mut profiles = Vec::new();
         for old in &then.profiles {
             let new = now.profiles.iter().find(|new| new.name == old.name);
-            let rule = new.map(|new| changed((&then, old), (&now, new), &mut unknown, &mut notes));
+            let rule = new.map(|new| both.rule(old, new, &mut findings));
             if rule.is_none() {
-                notes.push(format!("profile {} is not in the config; its runs are not judged", old.name));
+                findings.notes.push(format!("profile {} is not in the config; its runs are not judged", old.name));
             }
             profiles.push((old.name.clone(), rule));
         }
         for new in now.profiles.iter().filter(|new| then.profiles.iter().all(|old| old.name != new.name)) {
-            notes.push(format!("profile {} is not in the recording; it is not judged", new.name));
+            findings.notes.push(format!("profile {} is not in the recording; it is not judged", new.name));
         }
+        let Findings { unknown, notes } = findings;
         if !unknown.is_empty() {
             bail!("the recording does not say what this config needs to know: {}", unknown.join("; "));
         }
-        Ok(Self { profiles, notes })
+        Ok(Self { profiles, fills: both.fills(), has_inputs: both.inputs.is_some(), notes })
     }
 }
 
-/// A profile as it was.
-fn same(plan: &Plan, profile: &ProfilePlan) -> Rule {
-    let scorer = |&(at, weight): &(usize, f64)| Scorer {
-        name: plan.plugins[at].name.clone(),
-        before: weight,
-        now: Some(weight),
-    };
-    Rule {
-        profile: profile.name.clone(),
-        scorers: profile.scorers.iter().map(scorer).collect(),
-        order: (0..profile.scorers.len()).collect(),
-        picker: picker(plan, profile),
+impl Both {
+    fn new(recorded: &ConfigLine, given: Option<&str>, registry: &[&'static PluginType]) -> anyhow::Result<Self> {
+        let (slots, hub) = (Slots::default(), MetricHub::default());
+        let plan = |what: &str, text: &str, previous: Option<&Plan>| {
+            let env = Environment {
+                registry,
+                slots: &slots,
+                metrics: &hub,
+                staleness: STALENESS,
+                allow_experimental: true,
+                previous,
+            };
+            load(text, &env).map_err(|mistakes| {
+                let lines: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
+                anyhow::anyhow!("{what}: {}", lines.join("; "))
+            })
+        };
+        let then = plan("the recorded config", &recorded.text, None)?;
+        // As it runs, so that defaults that one of the two spells out make no difference.
+        let written = match given {
+            None => then.effective.clone(),
+            Some(given) => plan("the config", given, None)?.effective,
+        };
+        let now = plan("the config", &written, Some(&then))?;
+        let inputs = recorded.values.clone().map(|values| Inputs { values, headers: recorded.headers.clone() });
+        Ok(Self { then, now, metrics: SchedMetrics::new(&hub), slots, inputs })
     }
-}
 
-/// A profile that has changed. Pushes onto `unknown` what would have to be recorded to judge it.
-fn changed(
-    (then, old): (&Plan, &ProfilePlan),
-    (now, new): (&Plan, &ProfilePlan),
-    unknown: &mut Vec<String>,
-    notes: &mut Vec<String>,
-) -> Rule {
-    let mut rule = same(then, old);
-    rule.scorers.iter_mut().for_each(|scorer| scorer.now = None);
-    rule.order.clear();
-    rule.picker = picker(now, new);
-    let profile = &new.name;
-    for &(at, weight) in &new.scorers {
-        let plugin = &now.plugins[at];
-        let known = rule.scorers.iter().position(|scorer| scorer.name == plugin.name && scorer.now.is_none());
-        match known {
-            Some(place) if plugin.taken_over => {
-                rule.scorers[place].now = Some(weight);
-                rule.order.push(place);
+    /// The values that the producers of the config stand for.
+    fn fills(&self) -> Vec<(usize, RecordedValue)> {
+        let recorded = self.inputs.iter().flat_map(|inputs| inputs.values.iter().enumerate());
+        let written = || self.now.plugins.iter().flat_map(|plugin| &plugin.keys.writes);
+        let of =
+            |name: &String| written().find(|key| key.to_string() == *name).and_then(|key| self.slots.recorded(key));
+        recorded.filter_map(|(place, name)| Some((place, of(name)?))).collect()
+    }
+
+    fn rule(&self, old: &ProfilePlan, new: &ProfilePlan, findings: &mut Findings) -> Rule {
+        let recalled = Arc::<Mutex<Recalled>>::default();
+        let (then, now) = (&self.then, &self.now);
+        let name = |at: usize| Arc::<str>::from(now.plugins[at].name.as_str());
+        let mut scorers: Vec<Scorer> = old.scorers.iter().enumerate().map(|old| was(then, old)).collect();
+        let mut weighted = Vec::new();
+        for &(at, weight) in &new.scorers {
+            let plugin = &now.plugins[at];
+            let known = scorers.iter().position(|s| s.name == plugin.name && s.now.is_none() && s.then.is_some());
+            let runs = self.runs_anew("scorer", plugin, known.is_some(), &new.name, findings);
+            let place = known.unwrap_or_else(|| {
+                let name = plugin.name.clone();
+                scorers.push(Scorer { name, weights: [0.0; 2], then: None, now: None, is_same: false });
+                scorers.len() - 1
+            });
+            let scorer = &mut scorers[place];
+            (scorer.weights[1], scorer.now) = (weight, Some(weighted.len()));
+            scorer.is_same = runs && known.is_some() && plugin.taken_over;
+            let taken = || Arc::new(Taken { name: name(at), place, recalled: recalled.clone() });
+            let scorer = plugin.instance.scorer.clone().filter(|_| runs).unwrap_or_else(|| taken());
+            weighted.push(Weighted { scorer, weight, timer: self.metrics.timer("Scorer", plugin.kind.reported, "") });
+        }
+        let mut filters = Vec::new();
+        let mut takes_filters = false;
+        for &at in &new.filters {
+            let plugin = &now.plugins[at];
+            let known = old.filters.iter().position(|&at| then.plugins[at].name == plugin.name);
+            let runs = self.runs_anew("filter", plugin, known.is_some(), &new.name, findings);
+            takes_filters |= !runs;
+            let place = known.unwrap_or_default();
+            let taken = || Arc::new(Taken { name: name(at), place, recalled: recalled.clone() });
+            let filter = plugin.instance.filter.clone().filter(|_| runs).unwrap_or_else(|| taken());
+            filters.push((filter, self.metrics.timer("Filter", plugin.kind.reported, "")));
+        }
+        if self.inputs.is_none() {
+            // Who was left is who begins.
+            filters.clear();
+            self.note_gone(old, new, findings);
+        }
+        let picker = &now.plugins[new.picker];
+        let names = Names {
+            profile: new.name.as_str().into(),
+            filters: new.filters.iter().map(|&at| name(at)).collect(),
+            scorers: new.scorers.iter().map(|&(at, _)| name(at)).collect(),
+            picker: name(new.picker),
+        };
+        let timer = self.metrics.timer("Picker", picker.kind.reported, "");
+        let picker = picker.instance.picker.clone().expect("the plan is checked: its picker is one");
+        let anew = |&at: &usize| {
+            let plugin = &then.plugins[at];
+            let runs = self.inputs.is_some() && self.lacks(plugin).is_none();
+            (plugin.name.clone(), plugin.instance.filter.clone().filter(|_| runs))
+        };
+        Rule {
+            profile: Profile { name: new.name.clone(), names, filters, scorers: weighted, picker: (picker, timer) },
+            scorers,
+            filters: old.filters.iter().map(anew).collect(),
+            takes_filters,
+            recalled,
+        }
+    }
+
+    /// Whether a plugin runs anew; otherwise it is taken as recorded, or what is missing is said.
+    fn runs_anew(&self, role: &str, plugin: &Planned, was_there: bool, of: &str, findings: &mut Findings) -> bool {
+        let Planned { name, .. } = plugin;
+        let lacks = self.lacks(plugin);
+        match (lacks, was_there && plugin.taken_over) {
+            (None, _) => return true,
+            (Some(why), true) => {
+                // Without inputs that goes for all of them, and is said once.
+                if self.inputs.is_some() {
+                    findings.notes.push(format!("{role} {name} of profile {of} is taken as recorded: {why}"));
+                }
             }
-            Some(_) => unknown.push(format!("scorer {} of profile {profile} has other parameters", plugin.name)),
-            None => unknown.push(format!("scorer {} of profile {profile} was not there", plugin.name)),
+            (Some(why), false) => {
+                let how = if was_there { "has other parameters" } else { "was not there" };
+                findings.unknown.push(format!("{role} {name} of profile {of} {how}, and {why}"));
+            }
+        }
+        false
+    }
+
+    /// What a plugin goes by that is not recorded.
+    fn lacks(&self, plugin: &Planned) -> Option<String> {
+        let Some(inputs) = &self.inputs else { return Some("what plugins look at was not recorded".into()) };
+        if !plugin.instance.goes_by_inputs() {
+            return Some("it goes by more than what is recorded".into());
+        }
+        let is_there = |key: &&DataKey| !self.slots.knows(key) || inputs.values.contains(&key.to_string());
+        let is_written = |key: &&DataKey| {
+            let mut written = self.now.plugins.iter().flat_map(|plugin| &plugin.keys.writes);
+            written.any(|written| written.data == key.data && written.producer == key.producer)
+        };
+        let optional = plugin.keys.optional_reads.iter().filter(is_written);
+        if let Some(key) = plugin.keys.reads.iter().chain(optional).find(|key| !is_there(key)) {
+            return Some(format!("it reads {key}, which was not recorded"));
+        }
+        let header = plugin.keys.headers.iter().find(|header| !inputs.headers.contains(header))?;
+        Some(format!("it reads the header {header}, which was not recorded"))
+    }
+
+    fn note_gone(&self, old: &ProfilePlan, new: &ProfilePlan, findings: &mut Findings) {
+        for &at in &old.filters {
+            let gone = &self.then.plugins[at].name;
+            if new.filters.iter().all(|&at| self.now.plugins[at].name != *gone) {
+                findings.notes.push(format!(
+                    "filter {gone} of profile {} is not in the config; nobody scored whom it dropped, so they stay dropped",
+                    old.name
+                ));
+            }
         }
     }
-    let name = |plan: &Plan, at: usize| plan.plugins[at].name.clone();
-    for &at in &new.filters {
-        let plugin = &now.plugins[at];
-        let was_there = old.filters.iter().any(|&at| name(then, at) == plugin.name);
-        match (was_there, plugin.taken_over) {
-            (true, true) => {}
-            (true, false) => unknown.push(format!("filter {} of profile {profile} has other parameters", plugin.name)),
-            (false, _) => unknown.push(format!("filter {} of profile {profile} was not there", plugin.name)),
-        }
-    }
-    for &at in &old.filters {
-        let gone = name(then, at);
-        if new.filters.iter().all(|&at| name(now, at) != gone) {
-            notes.push(format!(
-                "filter {gone} of profile {profile} is not in the config; nobody scored whom it dropped, so they stay dropped"
-            ));
-        }
-    }
-    rule
 }
 
-/// What scorers gave follows from what producers knew then.
+fn was(then: &Plan, (place, &(at, weight)): (usize, &(usize, f64))) -> Scorer {
+    let name = then.plugins[at].name.clone();
+    Scorer { name, weights: [weight, 0.0], then: Some(place), now: None, is_same: false }
+}
+
+/// What filters and scorers say follows from what producers knew then.
 fn changed_producers(now: &Plan) -> Vec<String> {
     let changed = now.producers.iter().map(|&at| &now.plugins[at]).filter(|plugin| !plugin.taken_over);
     let note = |plugin: &Planned| {
-        format!(
-            "producer {} is not as in the recording; the scores that follow from it are the recorded ones",
-            plugin.name
-        )
+        let name = &plugin.name;
+        format!("producer {name} is not as in the recording; what it filled is taken as recorded")
     };
     changed.map(note).collect()
-}
-
-fn picker(plan: &Plan, profile: &ProfilePlan) -> Arc<dyn Picker> {
-    let picker = plan.plugins[profile.picker].instance.picker.clone();
-    picker.expect("the plan is checked: its picker is one")
 }

@@ -1,5 +1,8 @@
 //! Cycles of whole configs are recorded and made again.
 
+mod anew;
+mod old;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +17,9 @@ use tokio::time::Instant;
 
 use super::report::Report;
 use super::{Wish, replay};
-use crate::app::plan_of;
-use crate::recording::line::Lines;
+use crate::app::{plan_of, registry};
 use crate::recording::read::Reader;
+use crate::recording::write::Lines;
 use crate::sched::calls::NoCalls;
 use crate::sched::cycle::Inputs;
 use crate::sched::metrics::SchedMetrics;
@@ -132,7 +135,7 @@ fn recorded(config: &str) -> Vec<u8> {
 
 fn replayed(recording: &[u8], config: Option<&str>) -> anyhow::Result<Report> {
     let reader = Reader::new(Box::new(std::io::Cursor::new(recording.to_vec())));
-    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, crate::app::registry())
+    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, registry())
 }
 
 #[test]
@@ -185,13 +188,16 @@ fn a_scorer_can_be_taken_out_and_a_picker_changed() {
 #[test]
 fn what_was_not_recorded_is_refused_by_name() {
     let recording = recorded(&config(2.0, 1.0, 1.0, "max-score-picker"));
-    let more = "plugins: [{type: kv-cache-utilization-scorer}, {type: decode-filter}, {type: active-request-scorer, parameters: {idleThreshold: 3}}]\n\
-                schedulingProfiles: [{name: default, plugins: [{pluginRef: kv-cache-utilization-scorer}, {pluginRef: decode-filter}, {pluginRef: active-request-scorer}]}]\n";
+    let more = "plugins: [{type: no-hit-lru-scorer}, {type: session-affinity-filter}, \
+                {type: header-label-affinity-scorer, parameters: {headerName: X-Zone, labelKey: zone}}, {type: mm-embeddings-cache-scorer}]\n\
+                schedulingProfiles: [{name: default, plugins: [{pluginRef: no-hit-lru-scorer}, {pluginRef: session-affinity-filter}, \
+                {pluginRef: header-label-affinity-scorer}, {pluginRef: mm-embeddings-cache-scorer}]}]\n";
     let why = replayed(&recording, Some(more)).unwrap_err().to_string();
     for name in [
-        "kv-cache-utilization-scorer of profile default was not there",
-        "decode-filter",
-        "active-request-scorer of profile default has other parameters",
+        "scorer no-hit-lru-scorer of profile default was not there, and it goes by more than what is recorded",
+        "filter session-affinity-filter of profile default was not there",
+        "scorer header-label-affinity-scorer of profile default was not there, and it reads the header x-zone, which was not recorded",
+        "scorer mm-embeddings-cache-scorer of profile default was not there, and it reads MultiModalEncoderCacheMatchInfoKey/mm-embeddings-cache-producer, which was not recorded",
     ] {
         assert!(why.contains(name), "{why}");
     }
@@ -201,13 +207,14 @@ fn what_was_not_recorded_is_refused_by_name() {
 #[test]
 fn what_differs_beside_scores_is_noted() {
     let recording = recorded(PREFILL_DECODE);
-    let without = PREFILL_DECODE
-        .replace("[{pluginRef: prefill-filter}, ", "[")
-        .replace("nonCachedTokens: 2", "nonCachedTokens: 3");
-    let report = replayed(&recording, Some(&without)).unwrap();
-    assert!(report.notes.iter().any(|note| note.contains("filter prefill-filter")), "{:?}", report.notes);
-    assert!(report.notes.iter().any(|note| note.contains("profile handler")), "{:?}", report.notes);
-    assert_eq!(report.differ, 0, "whom the filter dropped stays dropped");
+    let changed = PREFILL_DECODE
+        .replace("nonCachedTokens: 2", "nonCachedTokens: 3")
+        .replace("- {type: random-picker}", "- {type: random-picker}\n- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 32, autoTune: false}}");
+    let report = replayed(&recording, Some(&changed)).unwrap();
+    for what in ["profile handler has changed", "producer approx-prefix-cache-producer is not as in the recording"] {
+        assert!(report.notes.iter().any(|note| note.contains(what)), "{:?}", report.notes);
+    }
+    assert_eq!(report.differ, 0, "what was filled and which profiles ran stays as it was");
 }
 
 /// What `text` is refused with.

@@ -20,7 +20,7 @@ use crate::sched::profile::remember_scores;
 use crate::sched::record::{DecisionRecord, Decisions};
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
 use crate::sched::subset::Subset;
-use crate::sched::tape::Taped;
+use crate::sched::tape::{Seen, Taped};
 use crate::sched::truth::Expected;
 
 /// What a cycle is run on.
@@ -94,8 +94,11 @@ impl Pipeline {
             record.refused(refusal);
         }
         let record = Arc::new(record);
-        if let (Some(tape), Some(draft)) = (inputs.decisions.tape(), &mut lease.work.draft) {
-            tape.take(&Taped { record: &record, config: &self.config, draft });
+        if let Some(tape) = inputs.decisions.tape() {
+            let Scratch { loads, work: Work { columns, candidates, draft, .. } } = &mut *lease;
+            let (draft, seen) =
+                (draft.get_or_insert_default(), Seen { request: inputs.request, candidates, columns, loads });
+            tape.take(&Taped { record: &record, about: &self.about, draft, seen });
             draft.clear();
         }
         inputs.decisions.push(record.clone());

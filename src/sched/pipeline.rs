@@ -13,6 +13,7 @@ use crate::sched::failures::ProducerFailures;
 use crate::sched::metrics::{SchedMetrics, StageMetrics, Timer};
 use crate::sched::profile::{Names, Profile, Weighted};
 use crate::sched::scratch::ScratchPool;
+use crate::sched::tape::About;
 use crate::sched::truth::Truth;
 
 /// Producers, profiles and their handler, ready to run.
@@ -28,8 +29,8 @@ pub struct Pipeline {
     pub(super) handler_decide: Timer,
     /// Sheds requests of negative priority; `None`: they have waited instead.
     pub(super) saturation: Option<Arc<dyn Saturation>>,
-    /// The config that it was built from, with every default.
-    pub(super) config: Arc<str>,
+    /// What a recording says of the config that it was built from.
+    pub(super) about: Arc<About>,
     pub(super) metrics: Arc<SchedMetrics>,
     pub(super) stages: Arc<StageMetrics>,
     pub(super) truth: Arc<Truth>,
@@ -128,7 +129,11 @@ impl Pipeline {
                 .flow
                 .is_none()
                 .then(|| role(saturation.instance.saturation.as_ref(), saturation, "saturation detector")),
-            config: plan.effective.as_str().into(),
+            about: Arc::new(About {
+                config: plan.effective.clone(),
+                values: plan.recorded.clone(),
+                headers: plan.headers(),
+            }),
             metrics,
             stages: StageMetrics::of(hub),
             truth: Truth::of(hub),

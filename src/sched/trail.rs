@@ -43,6 +43,11 @@ impl Trail {
         &self.left[..self.filtered]
     }
 
+    /// As [`Self::scores`], for whoever goes on with them.
+    pub fn scores_mut(&mut self) -> &mut [Vec<f64>] {
+        &mut self.scores[..self.scored]
+    }
+
     /// The scores of each scorer that ran, by row.
     pub fn scores(&self) -> &[Vec<f64>] {
         &self.scores[..self.scored]

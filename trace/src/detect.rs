@@ -55,6 +55,7 @@ fn by_keys(keys: &[&[u8]]) -> Option<Format> {
         (Format::RequestLog, has("prompt_hash")),
         (Format::Rollout, has("conv_id") || has("turns") || has("extra_info")),
         (Format::Decisions, has("target_model") && has("generation")),
+        (Format::Recording, has("config") && has("text")),
     ]
     .into_iter()
     .find_map(|(format, is)| is.then_some(format))
@@ -135,6 +136,7 @@ mod tests {
             ("[{\"input_tokens\":1,", Some(Format::Rollout)),
             ("{\"conv_id\":\"1\"", Some(Format::Rollout)),
             ("[{\"at\":\"\",\"target_model\":\"\",\"generation\":1}]", Some(Format::Decisions)),
+            ("{\"config\":1,\"text\":\"\"}\n{\"cycle\":", Some(Format::Recording)),
             // The keys are those of an inner object, or values.
             ("{\"a\":{\"clients\":1},\"b\":\"custom_id\"}", None),
             ("{\"requests\":[]}", None),

@@ -16,10 +16,11 @@ pub enum Format {
     RequestLog,
     Batch,
     Decisions,
+    Recording,
 }
 
 impl Format {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Mooncake,
         Self::Weka,
         Self::Azure,
@@ -30,6 +31,7 @@ impl Format {
         Self::RequestLog,
         Self::Batch,
         Self::Decisions,
+        Self::Recording,
     ];
 
     /// As `--format` takes it.
@@ -45,6 +47,7 @@ impl Format {
             Self::RequestLog => "request-log",
             Self::Batch => "openai-batch",
             Self::Decisions => "decisions",
+            Self::Recording => "recording",
         }
     }
 
@@ -57,8 +60,8 @@ impl Format {
     pub fn is_in_order(self) -> bool {
         match self {
             Self::Mooncake | Self::Azure | Self::Bailian | Self::BurstGpt | Self::Generator => true,
-            // Several sessions, each from its beginning; answers in the order of their ends; the newest first.
-            Self::Weka | Self::Rollout | Self::RequestLog | Self::Batch | Self::Decisions => false,
+            // Several sessions, each from its beginning; answers and decisions in the order of their ends; the newest first.
+            Self::Weka | Self::Rollout | Self::RequestLog | Self::Batch | Self::Decisions | Self::Recording => false,
         }
     }
 }

@@ -22,6 +22,7 @@ fn pieces(format: Format) -> &'static str {
         Format::RequestLog => include_str!("../../tests/data/traces/request-log.jsonl"),
         Format::Batch => include_str!("../../tests/data/traces/batch.jsonl"),
         Format::Decisions => include_str!("../../tests/data/traces/decisions.jsonl"),
+        Format::Recording => include_str!("../../tests/data/traces/recording.jsonl"),
     }
 }
 

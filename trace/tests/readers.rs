@@ -255,6 +255,42 @@ fn decisions_have_moments_and_models() {
 }
 
 #[test]
+fn recordings_have_moments_sessions_and_lengths() {
+    begins(
+        "recording.jsonl",
+        Format::Recording,
+        4,
+        &[
+            "1735689600.000 300 rows shared 0 -> unknown, session 0 turn 0, model m",
+            "1735689600.500 unknown -> unknown, model m, tenant batch, priority -1",
+            "1735689602.000 640 rows shared 0 -> unknown, session 0 turn 1 2.000 after start of [0], model m",
+            "1735689603.000 20 rows shared 0 -> unknown",
+        ],
+    );
+    let config = r#"{"config":1,"text":"","values":["TokenizedPrompt/token-producer"],"headers":["x-session-token","x-session-id"]}"#;
+    let lines = [
+        config,
+        r#"{"cycle":2000000,"values":["many"]}"#,
+        r#"{"cycle":2000000,"values":["5"],"headers":["t","s"]}"#,
+        r#"{"cycle":-1}"#,
+        r#"{"cycle":3000000,"values":5}"#,
+        r#"{"wibble":5}"#,
+        r#"{"cycle":4000000,"val"#,
+    ];
+    assert_eq!(
+        of_text(Format::Recording, &lines.join("\n")),
+        [
+            "! line 2: values: expected a whole number from 0 on, found many",
+            "2.000 5 rows shared 0 -> unknown, session 0 turn 0",
+            "! line 4: cycle: expected 0 or more, found -1",
+            "! line 5: values: expected a list of texts, found 5",
+            "! line 6: expected a line with cycle, config, endpoints or observed, found none of them",
+            "! line 7: expected a JSON object, found one that ends too early",
+        ]
+    );
+}
+
+#[test]
 fn generated_traffic_is_the_same_again_and_in_order() {
     let records =
         || -> Vec<Record> { Reader::open(&slice("generator.json"), None).unwrap().collect::<Result<_, _>>().unwrap() };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::Ledger;
+use crate::recorded::{Recorded, RecordedValue};
 
 /// A kind of data that one plugin writes and another reads. The Rust type is the key.
 pub trait Attribute: Any + Clone + Default + Send + Sync {
@@ -15,6 +16,9 @@ pub trait Attribute: Any + Clone + Default + Send + Sync {
     const NAME: &'static str;
     /// The plugin type that is made to produce it when a reader has no producer; `None` if there is no such type.
     const DEFAULT_PRODUCER: Option<&'static str>;
+    /// How values stand in a recording of decisions; `None`: they are not recorded, and whoever reads them cannot be run
+    /// on a recording.
+    const RECORDED: Option<Recorded<Self>> = None;
 }
 
 /// Data of one kind from one producer; what is matched between readers and writers when a config is checked.
@@ -46,6 +50,18 @@ pub struct RequestKey<T> {
     of: PhantomData<fn() -> T>,
 }
 
+impl<T> ColumnKey<T> {
+    pub(crate) fn of_slot(slot: u32) -> Self {
+        Self { slot, of: PhantomData }
+    }
+}
+
+impl<T> RequestKey<T> {
+    pub(crate) fn of_slot(slot: u32) -> Self {
+        Self { slot, of: PhantomData }
+    }
+}
+
 impl<T> Clone for ColumnKey<T> {
     fn clone(&self) -> Self {
         *self
@@ -73,28 +89,52 @@ impl<T> fmt::Debug for RequestKey<T> {
 /// reload keeps valid keys. Grows by one for each data key ever configured.
 #[derive(Debug, Default)]
 pub struct Slots {
-    keys: Mutex<Vec<(&'static str, String)>>,
+    keys: Mutex<Vec<Known>>,
     ledgers: Mutex<Vec<(String, Arc<Ledger>)>>,
 }
 
+/// A data key that has its slot.
+#[derive(Debug)]
+struct Known {
+    data: &'static str,
+    producer: String,
+    recorded: Option<RecordedValue>,
+}
+
+/// Makes what is known of a key's recording from its producer and its slot.
+type MakeRecorded = fn(&str, u32) -> Option<RecordedValue>;
+
 impl Slots {
-    fn slot(&self, data: &'static str, producer: &str) -> u32 {
+    fn slot(&self, data: &'static str, producer: &str, recorded: MakeRecorded) -> u32 {
         let mut known = self.keys.lock();
-        let at = known.iter().position(|(d, p)| *d == data && p == producer).unwrap_or_else(|| {
-            known.push((data, producer.to_owned()));
+        let place = |at| u32::try_from(at).expect("fewer than 2^32 data keys are ever configured");
+        let at = known.iter().position(|k| k.data == data && k.producer == producer).unwrap_or_else(|| {
+            let recorded = recorded(producer, place(known.len()));
+            known.push(Known { data, producer: producer.to_owned(), recorded });
             known.len() - 1
         });
-        u32::try_from(at).expect("fewer than 2^32 data keys are ever configured")
+        place(at)
+    }
+
+    /// How values of this key are recorded, if they are.
+    pub fn recorded(&self, key: &DataKey) -> Option<RecordedValue> {
+        let known = self.keys.lock();
+        known.iter().find(|k| k.data == key.data && k.producer == key.producer)?.recorded.clone()
+    }
+
+    /// Whether this key has a slot, and so is no scraped value.
+    pub fn knows(&self, key: &DataKey) -> bool {
+        self.keys.lock().iter().any(|k| k.data == key.data && k.producer == key.producer)
     }
 
     /// The column of `T` that the instance `producer` fills.
     pub fn column<T: Attribute>(&self, producer: &str) -> ColumnKey<T> {
-        ColumnKey { slot: self.slot(T::NAME, producer), of: PhantomData }
+        ColumnKey::of_slot(self.slot(T::NAME, producer, RecordedValue::column::<T>))
     }
 
     /// The value of `T`, one a request, that the instance `producer` fills.
     pub fn request<T: Attribute>(&self, producer: &str) -> RequestKey<T> {
-        RequestKey { slot: self.slot(T::NAME, producer), of: PhantomData }
+        RequestKey::of_slot(self.slot(T::NAME, producer, RecordedValue::request::<T>))
     }
 
     /// The ledger that the instance `owner` charges. Others may read it; what is in flight there outlives a reload.
@@ -129,6 +169,11 @@ impl Columns {
         for slot in &mut self.slots {
             slot.written = false;
         }
+    }
+
+    /// How many rows a column has.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     fn slot(&mut self, at: u32) -> &mut Slot {

@@ -15,6 +15,7 @@ mod metrics;
 mod node;
 mod parse;
 mod plugin;
+pub mod recorded;
 mod registry;
 mod request;
 mod rewrite;

@@ -134,6 +134,7 @@ pub struct BuildContext<'a> {
     listed: &'a [(&'a str, &'a str)],
     waits_for: Vec<String>,
     refers_to: Vec<String>,
+    headers: Vec<String>,
 }
 
 impl<'a> BuildContext<'a> {
@@ -159,6 +160,7 @@ impl<'a> BuildContext<'a> {
             listed: &[],
             waits_for: Vec::new(),
             refers_to: Vec::new(),
+            headers: Vec::new(),
         }
     }
 
@@ -215,6 +217,16 @@ impl<'a> BuildContext<'a> {
     /// As [`Self::reads_metric`], for a value of another extractor.
     pub fn reads_metric_of(&mut self, data: &'static str, producer: &str) {
         self.reads.push(DataKey { data, producer: producer.into(), default_producer: None });
+    }
+
+    /// Declares that a filter or scorer looks at this header of requests, so that recordings of decisions keep it.
+    pub fn reads_header(&mut self, name: &str) {
+        self.headers.push(name.to_ascii_lowercase());
+    }
+
+    /// The headers that were declared.
+    pub fn headers(&self) -> &[String] {
+        &self.headers
     }
 
     /// Declares that the instance fills a column of `T` under its own name.
@@ -322,11 +334,20 @@ pub struct Instance {
     pub extractor: Option<Extraction>,
     /// What it wants to hear of the engines' KV caches.
     pub kv: Option<KvSubscription>,
+    /// Its filter or scorer goes by more than what it is handed: by what it remembers, or by chance of its own. What it would
+    /// say cannot be told from a recording. So it is of whatever is a producer or hook, too.
+    pub remembers: bool,
     /// What the instance tells of its state as JSON, for the debug page.
     pub state: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }
 
 impl Instance {
+    /// Whether its filter or scorer goes by nothing but what it is handed.
+    pub fn goes_by_inputs(&self) -> bool {
+        let learns = self.producer.is_some() || self.remote.is_some() || self.gather.is_some() || self.hooks.is_some();
+        !self.remembers && !learns && self.kv.is_none()
+    }
+
     /// What it can be used as, for messages.
     pub fn roles(&self) -> impl Iterator<Item = Kind> {
         let roles = [

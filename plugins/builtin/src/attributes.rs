@@ -1,7 +1,9 @@
 //! The data that producers of this crate write and others read.
 
+use std::io::Write as _;
 use std::ops::Range;
 
+use epp_plugin_api::recorded::{Recorded, numbers, push_number, push_numbers};
 use epp_plugin_api::{Attribute, InferenceRequest};
 
 /// How much of the request's prompt an endpoint is believed to have in its KV cache.
@@ -29,6 +31,25 @@ impl PrefixMatch {
 impl Attribute for PrefixMatch {
     const NAME: &'static str = "PrefixCacheMatchInfoDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("approx-prefix-cache-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |m, out| {
+            let host = m.host_blocks.map_or(-1, i64::from);
+            let [matched, total, size, cached] =
+                [m.match_blocks, m.total_blocks, m.block_tokens, m.cached_blocks].map(i64::from);
+            push_numbers([matched, total, size, cached, host], out);
+        },
+        read: |word| {
+            let [matched, total, size, cached, host] = numbers::<5>(word)?.map(|number| u32::try_from(number).ok());
+            Some(Self {
+                match_blocks: matched?,
+                total_blocks: total?,
+                block_tokens: size?,
+                cached_blocks: cached?,
+                host_blocks: host,
+            })
+        },
+        same: PartialEq::eq,
+    });
 }
 
 /// What is in flight on an endpoint.
@@ -41,6 +62,11 @@ pub struct InFlight {
 impl Attribute for InFlight {
     const NAME: &'static str = "InFlightLoadDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("inflight-load-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |load, out| push_numbers([load.requests, load.tokens], out),
+        read: |word| numbers(word).map(|[requests, tokens]| Self { requests, tokens }),
+        same: PartialEq::eq,
+    });
 }
 
 /// How many tokens of the request's prompt an endpoint would have to compute.
@@ -50,6 +76,11 @@ pub struct UncachedTokens(pub i64);
 impl Attribute for UncachedTokens {
     const NAME: &'static str = "UncachedRequestTokensDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = None;
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |tokens, out| push_numbers([tokens.0], out),
+        read: |word| numbers(word).map(|[tokens]| Self(tokens)),
+        same: PartialEq::eq,
+    });
 }
 
 /// What a request is predicted to take on an endpoint. The default stands for no prediction.
@@ -74,6 +105,28 @@ pub struct LatencyPrediction {
 impl Attribute for LatencyPrediction {
     const NAME: &'static str = "LatencyPredictionInfoDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("predicted-latency-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |p, out| {
+            let valid = u8::from(p.ttft_valid) + 2 * u8::from(p.tpot_valid);
+            let Self { ttft_headroom, tpot_headroom, ttft, tpot, dispatched, .. } = p;
+            // A buffer takes whatever comes.
+            let _ = write!(out, "{valid}/{ttft_headroom}/{tpot_headroom}/{ttft}/{tpot}/{dispatched}");
+        },
+        read: |word| {
+            let mut words = word.split('/');
+            let valid: u8 = words.next()?.parse().ok().filter(|valid| *valid < 4)?;
+            let mut times = [0.0; 4];
+            for time in &mut times {
+                *time = words.next()?.parse().ok()?;
+            }
+            let [ttft_headroom, tpot_headroom, ttft, tpot] = times;
+            let dispatched = words.next()?.parse().ok()?;
+            let (ttft_valid, tpot_valid) = (valid & 1 != 0, valid & 2 != 0);
+            let read = Self { ttft_valid, tpot_valid, ttft_headroom, tpot_headroom, ttft, tpot, dispatched };
+            words.next().is_none().then_some(read)
+        },
+        same: PartialEq::eq,
+    });
 }
 
 impl LatencyPrediction {
@@ -100,6 +153,14 @@ pub struct EncoderMatch {
 impl Attribute for EncoderMatch {
     const NAME: &'static str = "MultiModalEncoderCacheMatchInfoKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("mm-embeddings-cache-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |m, out| push_numbers([m.matched.into(), m.requested.into()], out),
+        read: |word| {
+            let [matched, requested] = numbers::<2>(word)?.map(|number| u32::try_from(number).ok());
+            Some(Self { matched: matched?, requested: requested? })
+        },
+        same: PartialEq::eq,
+    });
 }
 
 /// Where an endpoint stands. Equal numbers of one level stand for equal names within a cycle; 0: not known.
@@ -114,6 +175,14 @@ pub struct Topology {
 impl Attribute for Topology {
     const NAME: &'static str = "Topology";
     const DEFAULT_PRODUCER: Option<&'static str> = None;
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |t, out| push_numbers([t.host, t.rack, t.zone, t.region].map(i64::from), out),
+        read: |word| {
+            let [host, rack, zone, region] = numbers::<4>(word)?.map(|number| u32::try_from(number).ok());
+            Some(Self { host: host?, rack: rack?, zone: zone?, region: region? })
+        },
+        same: PartialEq::eq,
+    });
 }
 
 /// The session that the request belongs to. One value a request; empty or not written if there is none.
@@ -123,6 +192,11 @@ pub struct SessionId(pub String);
 impl Attribute for SessionId {
     const NAME: &'static str = "SessionIDDataKey";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("session-id-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |session, out| out.extend_from_slice(session.0.as_bytes()),
+        read: |text| Some(Self(text.to_owned())),
+        same: PartialEq::eq,
+    });
 }
 
 /// The tokens of the request's prompts, four bytes each, little endian. One value a request; not written if the request
@@ -147,6 +221,17 @@ enum Prompt {
 impl Attribute for TokenizedPrompt {
     const NAME: &'static str = "TokenizedPrompt";
     const DEFAULT_PRODUCER: Option<&'static str> = Some("token-producer");
+    // Of a prompt only its length is recorded.
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |prompt, out| push_number(prompt.tokens() as u64, out),
+        read: |text| {
+            let bytes = text.parse::<usize>().ok()?.checked_mul(4)?;
+            let mut prompt = Self::default();
+            prompt.push_given(0..bytes);
+            Some(prompt)
+        },
+        same: |a, b| a.tokens() == b.tokens(),
+    });
 }
 
 impl TokenizedPrompt {
@@ -199,5 +284,78 @@ impl TokenizedPrompt {
             Prompt::Given(at) | Prompt::Packed(at) => at.len(),
         };
         self.prompts.iter().map(bytes).sum::<usize>() / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use epp_plugin_api::Slots;
+    use epp_plugin_api::recorded::{Told, Words};
+    use epp_plugin_api::{Columns, DataKey};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Records columns one after the other, reads each back, and says whether all are what they were.
+    fn keeps<T: Attribute + PartialEq>(lists: &[Vec<T>]) -> bool {
+        let slots = Slots::default();
+        let key = slots.column::<T>("p");
+        let recorded =
+            slots.recorded(&DataKey { data: T::NAME, producer: "p".into(), default_producer: None }).unwrap();
+        let (mut columns, mut told, mut words) = (Columns::default(), Told::default(), Words::default());
+        lists.iter().all(|list| {
+            columns.reset(list.len());
+            columns.write(key).clone_from_slice(list);
+            let mut text = Vec::new();
+            assert!(recorded.write(&columns, &mut told, &mut text));
+            words.take(std::str::from_utf8(&text).unwrap(), list.len()).unwrap();
+            columns.reset(list.len());
+            recorded.read(&mut columns, "", &words) && columns.read(key) == Some(list)
+        })
+    }
+
+    fn columns<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<Vec<T>>> {
+        prop::collection::vec(prop::collection::vec(of, 3..4), 1..5)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_recorded_is_read_as_it_was(
+            matches in columns(any::<([u32; 4], Option<u32>)>()),
+            loads in columns(any::<(i64, i64)>()),
+            times in columns((any::<(bool, bool, u64)>(), prop::array::uniform4(prop::num::f64::NORMAL))),
+            places in columns(any::<[u32; 4]>()),
+        ) {
+            let matches: Vec<Vec<_>> = matches.into_iter().map(|list| list.into_iter().map(|([m, total, size, cached], host)| PrefixMatch {
+                match_blocks: m, total_blocks: total, block_tokens: size, cached_blocks: cached, host_blocks: host,
+            }).collect()).collect();
+            prop_assert!(keeps(&matches));
+            let in_flight = |(requests, tokens)| InFlight { requests, tokens };
+            prop_assert!(keeps(&loads.iter().map(|list| list.iter().copied().map(in_flight).collect()).collect::<Vec<_>>()));
+            let uncached = |(tokens, _)| UncachedTokens(tokens);
+            prop_assert!(keeps(&loads.iter().map(|list| list.iter().copied().map(uncached).collect()).collect::<Vec<_>>()));
+            let time = |((ttft_valid, tpot_valid, dispatched), [ttft_headroom, tpot_headroom, ttft, tpot]): ((bool, bool, u64), [f64; 4])| LatencyPrediction {
+                ttft_valid, tpot_valid, ttft_headroom, tpot_headroom, ttft, tpot, dispatched,
+            };
+            prop_assert!(keeps(&times.iter().map(|list| list.iter().copied().map(time).collect()).collect::<Vec<_>>()));
+            let place = |[host, rack, zone, region]: [u32; 4]| Topology { host, rack, zone, region };
+            prop_assert!(keeps(&places.iter().map(|list| list.iter().copied().map(place).collect()).collect::<Vec<_>>()));
+            let media = |[matched, requested, ..]: [u32; 4]| EncoderMatch { matched, requested };
+            prop_assert!(keeps(&places.iter().map(|list| list.iter().copied().map(media).collect()).collect::<Vec<_>>()));
+        }
+    }
+
+    #[test]
+    fn of_a_prompt_its_length_is_recorded() {
+        let recorded = TokenizedPrompt::RECORDED.unwrap();
+        let mut prompt = TokenizedPrompt::default();
+        prompt.push_given(0..40);
+        prompt.push_packed(|out| out.extend_from_slice(&[7; 8]));
+        let mut text = Vec::new();
+        (recorded.write)(&prompt, &mut text);
+        assert_eq!((&text[..], (recorded.read)("12").map(|prompt| prompt.tokens())), (&b"12"[..], Some(12)));
+        for text in ["-1", "x", "", "18446744073709551615"] {
+            assert!((recorded.read)(text).is_none(), "{text}");
+        }
     }
 }

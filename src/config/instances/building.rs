@@ -112,9 +112,9 @@ impl Instances<'_> {
         let mut cx = cx.with_others(&others).with_hint(&near).with_listed(&listed);
         let mut mistakes = match (kind.build)(&mut cx) {
             Ok(instance) => {
-                let refers_to = cx.refers_to().to_vec();
+                let (refers_to, headers) = (cx.refers_to().to_vec(), cx.headers().to_vec());
                 let (reads, optional_reads, writes) = cx.into_keys();
-                let keys = Keys { reads, optional_reads, writes, refers_to };
+                let keys = Keys { reads, optional_reads, writes, refers_to, headers };
                 return Attempt::Built(Box::new(Built { instance, keys, taken_over: false }));
             }
             Err(BuildError(mistakes)) => mistakes,

@@ -8,6 +8,7 @@ mod decisions;
 mod generator;
 mod lengths;
 mod mooncake;
+mod recording;
 mod request_log;
 mod rollout;
 mod weka;
@@ -84,5 +85,6 @@ pub fn parser(format: Format) -> Box<dyn Parser> {
         Format::RequestLog => Box::new(request_log::RequestLog::default()),
         Format::Batch => Box::new(batch::Batch),
         Format::Decisions => Box::new(decisions::Decisions),
+        Format::Recording => Box::new(recording::Recording::default()),
     }
 }

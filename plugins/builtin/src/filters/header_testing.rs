@@ -31,7 +31,8 @@ const HEADER: &str = "test-epp-endpoint-selection";
 /// So many names count.
 const MOST_NAMES: usize = 1024;
 
-fn build(_cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
+fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
+    cx.reads_header(HEADER);
     Ok(Instance { filter: Some(Arc::new(HeaderTesting)), ..Instance::default() })
 }
 

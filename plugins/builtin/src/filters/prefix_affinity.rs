@@ -144,7 +144,8 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
         source,
         matches: cx.reads(&cfg.prefix_match_info_producer_name),
     };
-    Ok(Instance { filter: Some(Arc::new(filter)), ..Instance::default() })
+    let remembers = cfg.exploration_probability > 0.0;
+    Ok(Instance { filter: Some(Arc::new(filter)), remembers, ..Instance::default() })
 }
 
 struct PrefixAffinity {

@@ -62,7 +62,8 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
         exploration: Chance::new(cfg.epsilon_explore_neg, cx.name),
         predictions: cx.reads(&cfg.latency_prediction_info_producer_name),
     };
-    Ok(Instance { filter: Some(Arc::new(filter)), ..Instance::default() })
+    let remembers = cfg.epsilon_explore_neg > 0.0;
+    Ok(Instance { filter: Some(Arc::new(filter)), remembers, ..Instance::default() })
 }
 
 struct SloHeadroomTier {

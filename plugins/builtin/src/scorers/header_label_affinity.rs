@@ -53,6 +53,7 @@ fn build(cx: &mut BuildContext<'_>) -> Result<Instance, BuildError> {
     if cfg.label_key.is_empty() {
         return Err(BuildError::at("labelKey", "expected the key of a label, found nothing"));
     }
+    cx.reads_header(&cfg.header_name);
     let scorer = HeaderLabelAffinity {
         header: cfg.header_name.to_ascii_lowercase(),
         label: cfg.label_key,

@@ -116,7 +116,10 @@ impl Sessions {
 impl IdSource {
     fn new(source: Source, cx: &mut BuildContext<'_>) -> Self {
         match source {
-            Source::Header(header) => Self::Header(header),
+            Source::Header(header) => {
+                cx.reads_header(&header);
+                Self::Header(header)
+            }
             Source::Attribute { attribute, producer } if attribute == SessionId::NAME && !producer.is_empty() => {
                 Self::Attribute(cx.reads_request_if_there(&producer))
             }
