@@ -5,11 +5,15 @@ use std::fmt::Display;
 use super::arms::Arm;
 use super::markup::Markup;
 use super::numbers::Px;
-use super::scale::Scale;
+use super::scale::{Scale, Tick};
 use super::table::{Cell, Table};
 
 /// How wide and high a drawing is, in its own units, whatever room it gets.
 pub(super) const SIDE: f64 = 1000.0;
+
+/// How many characters of a label fit below the narrowest drawing, and how many stay free between two labels.
+const NARROWEST: f64 = 34.0;
+const BETWEEN: f64 = 1.0;
 
 /// Adds a figure: its title, a sentence on how to read it, the chart, and the numbers behind it.
 pub(super) fn figure(
@@ -86,19 +90,56 @@ pub(super) fn svg(into: &mut Markup, about: &str, width: f64, height: f64, insid
 /// Labels below a drawing; those at the ends do not stand out.
 pub(super) fn x_axis(into: &mut Markup, scale: &Scale, title: &str) {
     into.nested("div", &[("class", &"x"), ("aria-hidden", &"true")], |axis| {
-        for tick in &scale.ticks {
-            let end = match tick.at {
-                at if at < 0.03 => "first",
-                at if at > 0.97 => "last",
-                _ => "middle",
+        for tick in legible(&scale.ticks) {
+            let class = match End::of(tick) {
+                End::First => "first",
+                End::Last => "last",
+                End::Neither => "middle",
             };
             let style = format!("left:{}%", Px(tick.at * 100.0));
-            axis.element("span", &[("class", &end), ("style", &style)], &tick.label);
+            axis.element("span", &[("class", &class), ("style", &style)], &tick.label);
         }
     });
     if !title.is_empty() {
         into.element("div", &[("class", &"x-title"), ("aria-hidden", &"true")], title);
     }
+}
+
+/// Which end of an axis a label is at; it does not stand out over that.
+#[derive(Clone, Copy)]
+enum End {
+    First,
+    Last,
+    Neither,
+}
+
+impl End {
+    fn of(tick: &Tick) -> Self {
+        match tick.at {
+            at if at < 0.03 => Self::First,
+            at if at > 0.97 => Self::Last,
+            _ => Self::Neither,
+        }
+    }
+}
+
+/// Those labels that do not lie on the one before where there is least room.
+fn legible(ticks: &[Tick]) -> Vec<&Tick> {
+    let mut taken = f64::NEG_INFINITY;
+    let fits = |tick: &&Tick| {
+        let wide = tick.label.chars().count() as f64 / NARROWEST;
+        let from = match End::of(tick) {
+            End::First => tick.at,
+            End::Last => tick.at - wide,
+            End::Neither => tick.at - wide / 2.0,
+        };
+        let fits = from > taken;
+        if fits {
+            taken = from + wide + BETWEEN / NARROWEST;
+        }
+        fits
+    };
+    ticks.iter().filter(fits).collect()
 }
 
 /// Says which line is whose, each with the number that says most, in the order of these numbers.
@@ -116,4 +157,22 @@ pub(super) fn key(into: &mut Markup, entries: &[(&Arm, Cell)]) {
             });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(ticks: &[(f64, &str)]) -> Vec<String> {
+        let ticks: Vec<Tick> = ticks.iter().map(|(at, label)| Tick { at: *at, label: (*label).into() }).collect();
+        legible(&ticks).into_iter().map(|tick| tick.label.clone()).collect()
+    }
+
+    #[test]
+    fn a_label_that_would_lie_on_another_is_left_out() {
+        assert_eq!(kept(&[(0.0, "0"), (0.5, "1"), (1.0, "2")]), ["0", "1", "2"]);
+        assert_eq!(kept(&[(0.2, "100 ms"), (0.3, "200 ms"), (0.45, "500 ms")]), ["100 ms", "500 ms"]);
+        assert_eq!(kept(&[(0.85, "16.4k"), (1.0, "32.8k")]), ["16.4k"]);
+        assert_eq!(kept(&[]), [""; 0]);
+    }
 }

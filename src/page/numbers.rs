@@ -74,7 +74,8 @@ pub(super) fn number(value: f64) -> String {
 }
 
 pub(super) fn percent(part: f64) -> String {
-    if part.is_finite() { format!("{:.1} %", part * 100.0) } else { "?".into() }
+    let hundredths = part * 100.0;
+    if hundredths.is_finite() { format!("{hundredths:.1} %") } else { "?".into() }
 }
 
 /// As a tick of an axis has it: without zeros at the end.

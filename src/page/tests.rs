@@ -82,7 +82,9 @@ fn measured() -> Value {
 /// Every number of a drawing is one, and every element that is opened is closed.
 fn check(page: &str) {
     for word in ["NaN", "inf ", "=\"inf", "Minf", "-inf,", "undefined"] {
-        assert!(!page.contains(word), "found {word}");
+        let around = page.split(word).next().map(|before| before.chars().rev().take(80).collect::<Vec<_>>());
+        let around: String = around.into_iter().flatten().rev().collect();
+        assert!(!page.contains(word), "found {word} behind {around}");
     }
     for tag in ["svg", "div", "figure", "table", "section", "details", "path", "rect", "ul", "dl"] {
         let opened = page.matches(&format!("<{tag} ")).count() + page.matches(&format!("<{tag}>")).count();

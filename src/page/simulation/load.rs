@@ -14,6 +14,8 @@ use crate::simulate::report::{ArmReport, Series};
 
 /// At so many moments the numbers behind a line are told.
 const TOLD: usize = 8;
+/// More endpoints than this are not told of one by one.
+const MOST_NAMED: usize = 64;
 
 pub(super) fn draw(document: &mut Document, arms: &[Shown]) {
     let end = arms.iter().map(|(_, arm)| arm.makespan_seconds).fold(0.0, f64::max);
@@ -172,7 +174,7 @@ fn over_time(document: &mut Document, arms: &[Shown], time: &Time) {
     let kinds = [
         Kind {
             title: "Requests waiting in engines",
-            note: "All endpoints together. Beside each arm is the mean.",
+            note: "All endpoints together.",
             values: |series| series.waiting.iter().map(|value| Some(*value)).collect(),
             said: number,
             label: tick,
@@ -180,7 +182,7 @@ fn over_time(document: &mut Document, arms: &[Shown], time: &Time) {
         },
         Kind {
             title: "KV cache in use",
-            note: "Mean of all endpoints. Beside each arm is the mean over time.",
+            note: "Mean of all endpoints.",
             values: |series| series.kv_usage.iter().map(|value| Some(*value)).collect(),
             said: percent,
             label: |part| format!("{} %", tick(part * 100.0)),
@@ -188,8 +190,7 @@ fn over_time(document: &mut Document, arms: &[Shown], time: &Time) {
         },
         Kind {
             title: "Imbalance of requests in flight",
-            note: "The busiest endpoint by the mean of all; 1 is even. Left out where little is in flight. Beside each arm is \
-                   the mean.",
+            note: "The busiest endpoint by the mean of all; 1 is even.",
             values: imbalance,
             said: number,
             label: tick,
@@ -202,7 +203,8 @@ fn over_time(document: &mut Document, arms: &[Shown], time: &Time) {
     if kinds.is_empty() {
         return;
     }
-    document.section("Over time", "", "two", |section| {
+    let note = "Beside each arm is its mean over time. The imbalance is left out where little is in flight.";
+    document.section("Over time", note, "two", |section| {
         for kind in &kinds {
             kind.draw(section, arms, time);
         }
@@ -280,33 +282,43 @@ fn picks(document: &mut Document, arms: &[Shown]) {
         return;
     }
     let y = Scale::rounded(0.0, largest as f64, 3, tick);
-    // Columns stand between their places, so endpoint 1 is half a column from the edge.
     let x = Scale::counted(n);
-    let values = |arm: &ArmReport| arm.picks_per_endpoint.iter().map(|n| *n as f64).collect::<Vec<f64>>();
+    let values = |arm: &ArmReport| {
+        let mut values: Vec<f64> = arm.picks_per_endpoint.iter().map(|n| *n as f64).collect();
+        // So many cannot be told apart; in this order they are a curve.
+        if n > MOST_NAMED {
+            values.sort_by(|a, b| b.total_cmp(a));
+        }
+        values
+    };
     let said = |(_, arm): &Shown| {
         let values = values(arm);
         format!("max / mean {}", number(most(&values) / mean(&values).max(f64::MIN_POSITIVE)))
     };
-    let mut columns = vec![Column::new("", "least", Better::Neither), Column::new("", "most", Better::Neither)];
-    let told = if n <= 64 { n } else { 0 };
-    columns.extend((1..=told).map(|endpoint| Column::new("endpoint", endpoint, Better::Neither)));
-    let cell = |n: &u64| Cell::new(*n as f64, |n| grouped(n as u64));
-    let cells = |all: &[u64]| {
-        let mut cells: Vec<Cell> = [all.iter().min(), all.iter().max()].into_iter().flatten().map(cell).collect();
-        cells.extend(all.iter().take(told).map(cell));
-        cells
-    };
-    let rows = arms.iter().map(|(look, arm)| (Head::Arm(look), cells(&arm.picks_per_endpoint))).collect();
-    let table = Table { about: "requests by endpoint".into(), corner: "arm", columns, rows };
-    let note = "How many requests each endpoint was given. The line is an equal share.";
+    let (order, title) = if n > MOST_NAMED { (", most first", "endpoints, by picks") } else { ("", "endpoint") };
+    let note = format!("How many requests each endpoint was given{order}. The line is an equal share.");
     document.section("Requests by endpoint", "", "one", |section| {
-        figure(section, "Picks", note, Some(&table), |figure| {
+        figure(section, "Picks", &note, Some(&picked(arms, n)), |figure| {
             multiples(figure, arms, said, |one, (look, arm)| {
                 let about = format!("{}: requests that each of {n} endpoints was given", look.name);
-                let plot = Plot { about: &about, x: &x, y: &y, x_title: "endpoint", height: "low" };
+                let plot = Plot { about: &about, x: &x, y: &y, x_title: title, height: "low" };
                 let values = values(arm);
                 columns::draw(one, &plot, &look.classes().to_string(), &values, Some(mean(&values)));
             });
         });
     });
+}
+
+/// Least and most requests of an endpoint, and those of each, if there are not too many.
+fn picked<'a>(arms: &[Shown<'a>], n_endpoints: usize) -> Table<'a> {
+    let told = if n_endpoints > MOST_NAMED { 0 } else { n_endpoints };
+    let mut columns = vec![Column::plain("least"), Column::plain("most")];
+    columns.extend((1..=told).map(|endpoint| Column::new("endpoint", endpoint, Better::Neither)));
+    let cell = |n: &u64| Cell::new(*n as f64, |n| grouped(n as u64));
+    let row = |(look, arm): &Shown<'a>| {
+        let all = &arm.picks_per_endpoint;
+        let ends = [all.iter().min(), all.iter().max()];
+        (Head::Arm(*look), ends.into_iter().flatten().chain(all.iter().take(told)).map(cell).collect())
+    };
+    Table { about: "requests by endpoint".into(), corner: "arm", columns, rows: arms.iter().map(row).collect() }
 }
