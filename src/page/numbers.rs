@@ -68,7 +68,7 @@ pub(super) fn number(value: f64) -> String {
         }
         n if n >= 9.995 => format!("{value:.1}"),
         n if n >= 0.9995 => format!("{value:.2}"),
-        n if n == 0.0 => "0".into(),
+        0.0 => "0".into(),
         _ => format!("{value:.3}"),
     }
 }

@@ -149,7 +149,7 @@ fn loads<'a>(arms: &[Shown<'a>]) -> Table<'a> {
             Cell::new(most(&series.in_flight_max), number),
         ];
         cells.extend(series.in_flight_per_endpoint.iter().map(|values| Cell::new(mean(values), number)));
-        (Head::Arm(*look), cells)
+        (Head::Arm(look), cells)
     };
     Table {
         about: "requests in flight by endpoint".into(),
@@ -248,7 +248,7 @@ impl Kind {
             let value = |part: &f64| values.get(at(part)).copied().flatten();
             cells
                 .extend(moments.iter().map(|part| value(part).map_or_else(Cell::default, |v| Cell::new(v, self.said))));
-            (Head::Arm(*look), cells)
+            (Head::Arm(look), cells)
         };
         let rows = arms.iter().zip(series).map(row).collect();
         Table { about: self.title.to_lowercase(), corner: "arm", columns, rows }
@@ -318,7 +318,7 @@ fn picked<'a>(arms: &[Shown<'a>], n_endpoints: usize) -> Table<'a> {
     let row = |(look, arm): &Shown<'a>| {
         let all = &arm.picks_per_endpoint;
         let ends = [all.iter().min(), all.iter().max()];
-        (Head::Arm(*look), ends.into_iter().flatten().chain(all.iter().take(told)).map(cell).collect())
+        (Head::Arm(look), ends.into_iter().flatten().chain(all.iter().take(told)).map(cell).collect())
     };
     Table { about: "requests by endpoint".into(), corner: "arm", columns, rows: arms.iter().map(row).collect() }
 }
