@@ -25,6 +25,14 @@ pub fn short(n: u64) -> String {
     }
 }
 
+/// The same without a zero behind the point, as ticks have it.
+pub(super) fn round_short(value: f64) -> String {
+    match value {
+        n if n.abs() >= 10_000.0 => short(n as u64).replace(".0", ""),
+        n => tick(n),
+    }
+}
+
 /// A stretch of time of some minutes to days.
 pub fn duration(seconds: f64) -> String {
     match seconds {
@@ -111,6 +119,7 @@ mod tests {
     fn numbers_are_written_for_people() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([9999, 12_345, 1_250_000, 13_675_350_647].map(short), ["9,999", "12.3k", "1.2M", "13.7G"]);
+        assert_eq!([0.5, 2000.0, 50_000_000.0, 1_500_000.0].map(round_short), ["0.5", "2,000", "50M", "1.5M"]);
         assert_eq!([1.0, 3537.0, 7200.0, 864_000.0].map(duration), ["1.0 s", "59.0 min", "2.0 h", "10.0 days"]);
     }
 

@@ -117,7 +117,7 @@ fn map(one: &mut Markup, (look, arm): &Shown, time: &Time, most: f64) {
 pub(super) fn rowed(into: &mut Markup, n_rows: usize, x: &Scale, title: &str, draw: impl FnOnce(&mut Markup)) {
     let room = n_rows.to_string().len();
     // Few rows are high enough to be seen, many are not higher than a picture.
-    let high = (n_rows as f64 * 0.8).clamp(2.4, 14.0);
+    let high = (n_rows as f64 * 0.8).clamp(3.2, 14.0);
     let style = format!("--room:{room}ch;--high:{high}rem");
     into.nested("div", &[("class", &"plot rows"), ("style", &style)], |plot| {
         plot.nested("div", &[("class", &"y"), ("aria-hidden", &"true")], |axis| {
@@ -190,7 +190,7 @@ fn over_time(document: &mut Document, arms: &[Shown], time: &Time) {
         },
         Kind {
             title: "Imbalance of requests in flight",
-            note: "The busiest endpoint by the mean of all; 1 is even.",
+            note: "The busiest endpoint by the mean; 1 is even.",
             values: imbalance,
             said: number,
             label: tick,
@@ -268,9 +268,9 @@ fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-/// Where less than a request an endpoint is in flight, or half as many as ever, one more or less says nothing.
+/// Where less than a request an endpoint is in flight, and a tenth as many as ever, one more or less says nothing.
 fn imbalance(series: &Series) -> Vec<Option<f64>> {
-    let enough = (most(&series.in_flight_mean) / 2.0).min(1.0);
+    let enough = (most(&series.in_flight_mean) / 10.0).min(1.0);
     let both = series.in_flight_max.iter().zip(&series.in_flight_mean);
     both.map(|(max, mean)| (*mean > 0.0 && *mean >= enough).then(|| max / mean)).collect()
 }

@@ -6,7 +6,7 @@ use crate::page::chart::{Plot, figure, key};
 use crate::page::document::Document;
 use crate::page::lines::{self, Line, cumulative};
 use crate::page::markup::Markup;
-use crate::page::numbers::{grouped, number, percent, tick, time};
+use crate::page::numbers::{grouped, number, percent, round_short, short, time};
 use crate::page::scale::Scale;
 use crate::page::table::{Better, Cell, Column, Head, Table};
 use crate::simulate::report::{ArmReport, Histogram, Spread};
@@ -171,20 +171,14 @@ fn numbers<'a>(title: &str, arms: &[Shown<'a>], of: fn(&ArmReport) -> (&Histogra
 }
 
 fn reuse(document: &mut Document, arms: &[Shown]) {
-    // Arms may answer different requests, but what was possible is of all that were sent.
-    let sent = arms.iter().map(|(_, arm)| arm.prompt_tokens).max().unwrap_or(0) as f64;
-    let possible = arms.iter().map(|(_, arm)| arm.reusable_tokens).max().unwrap_or(0) as f64 / sent.max(1.0);
-    if possible <= 0.0 {
+    let possible = arms.iter().map(|(_, arm)| arm.reusable_tokens).max().unwrap_or(0);
+    if possible == 0 {
         return;
     }
-    let most = arms.iter().map(|(_, arm)| reused(arm)).fold(possible.min(1.0), f64::max);
-    let scale = Scale::rounded(0.0, most * 100.0, 5, |part| format!("{} %", tick(part)));
-    let bars: Vec<Bar> = arms
-        .iter()
-        .map(|(look, arm)| Bar { arm: look, value: reused(arm) * 100.0, said: percent(reused(arm)) })
-        .collect();
-    let columns =
-        ["reused tokens", "reusable tokens", "of possible"].map(|head| Column::new("", head, Better::Neither));
+    let most = arms.iter().map(|(_, arm)| arm.reused_tokens).fold(possible, u64::max);
+    let scale = Scale::rounded(0.0, most as f64, 5, round_short);
+    let bar = |arm, of: &ArmReport| Bar { arm, value: of.reused_tokens as f64, said: percent(of.reuse_share) };
+    let columns = ["reused tokens", "reusable tokens", "of possible"].map(Column::plain);
     let cells = |arm: &ArmReport| {
         let tokens = [arm.reused_tokens, arm.reusable_tokens].map(|tokens| Cell::new(tokens as f64, count));
         tokens.into_iter().chain([Cell::new(arm.reuse_share, percent)]).collect()
@@ -192,12 +186,14 @@ fn reuse(document: &mut Document, arms: &[Shown]) {
     let rows = arms.iter().map(|(look, arm)| (Head::Arm(look), cells(arm))).collect();
     let table = Table { about: "reuse of cached prompt tokens".into(), corner: "arm", columns: columns.into(), rows };
     let note = format!(
-        "Share of prompt tokens that were cached where they went. The line is what was possible: {}.",
-        percent(possible)
+        "Prompt tokens that were cached where they went. The line is what was possible, {} tokens; beside each arm is its \
+         part of that.",
+        short(possible)
     );
     document.section("Reuse against what was possible", "", "one", |section| {
         figure(section, "Reused prompt tokens", &note, Some(&table), |figure| {
-            bars::draw(figure, &scale, "share of prompt tokens", &bars, Some(possible * 100.0));
+            let bars: Vec<Bar> = arms.iter().map(|(arm, of)| bar(arm, of)).collect();
+            bars::draw(figure, &scale, "prompt tokens", &bars, Some(possible as f64));
         });
     });
 }
