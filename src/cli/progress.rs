@@ -5,6 +5,11 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use epp_trace::bad::{Error, OnBad};
+use epp_trace::format::Format;
+use epp_trace::reader::Reader;
+use epp_trace::trace::Trace;
+
 /// How often the line is written anew.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
@@ -62,6 +67,25 @@ impl Drop for Progress {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+/// Reads a trace and says meanwhile how far it is.
+///
+/// # Errors
+/// As [`Trace::read`].
+pub(super) fn read_trace(path: &Path, format: Option<Format>, on_bad: OnBad) -> Result<Trace, Error> {
+    let reader = Reader::open(path, format)?;
+    // What is made of a few parameters is not read off a file.
+    let is_made = reader.format() == Format::Generator;
+    let mut progress = Progress::of_file(path);
+    if is_made {
+        (progress.unit, progress.total) = (Unit::Requests, None);
+    }
+    let mut n_records = 0;
+    Trace::read_watched(reader, on_bad, &mut |n_bytes| {
+        n_records += 1;
+        progress.tell(if is_made { n_records } else { n_bytes });
+    })
 }
 
 /// How much there is to read; `None` if it is no file, or not there.

@@ -11,10 +11,8 @@ use clap::builder::NonEmptyStringValueParser;
 use epp_plugin_api::PluginType;
 use epp_trace::bad::OnBad;
 use epp_trace::format::Format;
-use epp_trace::reader::Reader;
-use epp_trace::trace::Trace;
 
-use super::progress::{Progress, Unit};
+use super::progress::{Progress, Unit, read_trace};
 use crate::page::simulation;
 use crate::simulate::arm::{Arm, BUILT_IN};
 use crate::simulate::calibration::Calibration;
@@ -198,10 +196,7 @@ fn traffic(args: &Args) -> anyhow::Result<(String, Traffic)> {
         (Some(rollouts), _) => (rollouts.to_string(), Traffic::of_rollouts(rollouts, args.seed)),
         (None, Some(path)) => {
             let said = || path.display().to_string();
-            let reader = Reader::open(path, args.format).with_context(said)?;
-            let mut progress = Progress::of_file(path);
-            let trace = Trace::read_watched(reader, args.on_bad, &mut |done| progress.tell(done)).with_context(said)?;
-            drop(progress);
+            let trace = read_trace(path, args.format, args.on_bad).with_context(said)?;
             let limit = args.limit.unwrap_or(usize::MAX);
             let name = path.file_name().map_or_else(said, |name| name.to_string_lossy().into_owned());
             (name, Traffic::of_trace(trace, rate, limit).map_err(|why| anyhow!("{}: {why}", said()))?)

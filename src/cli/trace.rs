@@ -7,11 +7,9 @@ use std::process::ExitCode;
 
 use epp_trace::bad::{Error, OnBad, Skipped};
 use epp_trace::format::Format;
-use epp_trace::reader::Reader;
 use epp_trace::summary::{Reuse, Sessions, Spread, Summary};
-use epp_trace::trace::Trace;
 
-use super::progress::Progress;
+use super::progress::read_trace;
 use crate::page::numbers::{duration, grouped, short};
 use crate::page::traffic;
 
@@ -44,7 +42,7 @@ pub struct Args {
 
 /// Prints the summary to stdout, and what was left out to stderr; fails if the trace cannot be read.
 pub fn run(args: &Args) -> ExitCode {
-    match read(args) {
+    match read_trace(&args.file, args.format, args.on_bad) {
         Ok(trace) => {
             let summary = Summary::of(&trace);
             if let Some(out) = &args.html
@@ -73,11 +71,6 @@ fn name(args: &Args) -> String {
         Some(name) if args.file != Path::new("-") => name.to_string_lossy().into_owned(),
         Some(_) | None => "the standard input".into(),
     }
-}
-
-fn read(args: &Args) -> Result<Trace, Error> {
-    let mut progress = Progress::of_file(&args.file);
-    Trace::read_watched(Reader::open(&args.file, args.format)?, args.on_bad, &mut |done| progress.tell(done))
 }
 
 fn json(summary: &Summary) -> String {
@@ -213,6 +206,9 @@ fn bars(values: &[u32], n_rows: u32) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use epp_trace::reader::Reader;
+    use epp_trace::trace::Trace;
+
     use super::*;
 
     fn of(text: &'static str) -> Summary {

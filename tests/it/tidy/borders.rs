@@ -91,11 +91,12 @@ const FILES_THAT_MAY: [(&str, &str, &str); 9] = [
 ];
 
 /// Which crates of ours a place may name; the first line whose path begins the file's path counts.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("src/app.rs", &["epp_plugin_api", "epp_plugins"]),
     ("src/bench/", &["epp_trace"]),
     ("src/cli/bench.rs", &["epp_trace"]),
     ("src/cli/engine.rs", &["epp_sim"]),
+    ("src/cli/progress.rs", &["epp_trace"]),
     ("src/cli/simulate.rs", &["epp_plugin_api", "epp_trace"]),
     ("src/cli/trace.rs", &["epp_trace"]),
     ("src/main.rs", &["epp"]),
