@@ -17,6 +17,7 @@ use super::numbers::{grouped, number, tick, time};
 use super::ranges::{self, Range};
 use super::scale::Scale;
 use super::table::{Better, Cell, Column, Head, Table};
+use crate::bench::report::FIGURES;
 
 /// What the page needs of a report.
 #[derive(Debug, Default, Deserialize)]
@@ -127,6 +128,9 @@ fn head(head: &mut Markup, report: &Report) {
 fn figures(document: &mut Document, pickers: &[Shown], ratios: &[Ratio]) {
     let names: BTreeSet<&str> =
         pickers.iter().flat_map(|(_, picker)| picker.over_rounds.keys().map(String::as_str)).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    // As in the table of the terminal; what is not there comes last.
+    names.sort_by_key(|name| FIGURES.iter().position(|figure| figure == name).unwrap_or(FIGURES.len()));
     if names.is_empty() {
         return;
     }
@@ -188,13 +192,27 @@ fn measurements<'a>(pickers: &[Shown<'a>], path: &[&str], unit: f64, said: impl 
     pickers.iter().filter_map(range).collect()
 }
 
+/// What is told in percentiles, by its name in the report, with how to read it if this page knows that.
+const KNOWN_TIMES: [(&str, &str); 2] = [
+    ("latency", "From when a request should have gone out to when its endpoint was known."),
+    ("service", "The same from when it did go out."),
+];
+
+/// Whatever rounds tell in percentiles: first what is known, then what is new.
+fn kinds_of_times(pickers: &[Shown]) -> Vec<(String, &'static str)> {
+    let rounds = pickers.iter().flat_map(|(_, picker)| &picker.rounds);
+    let is_told = |(name, value): (&String, &Value)| value.get("p50_ms").is_some().then(|| name.clone());
+    let names: BTreeSet<String> = rounds.filter_map(Value::as_object).flatten().filter_map(is_told).collect();
+    let known = KNOWN_TIMES.into_iter().filter(|(name, _)| names.contains(*name));
+    let is_new = |name: &&String| KNOWN_TIMES.iter().all(|(known, _)| known != name);
+    let new = names.iter().filter(is_new).map(|name| (name.clone(), ""));
+    known.map(|(name, note)| (name.to_owned(), note)).chain(new).collect()
+}
+
 fn times(document: &mut Document, pickers: &[Shown]) {
-    let kinds = [
-        ("latency", "Latency", "From when a request should have gone out to when its endpoint was known."),
-        ("service", "Service", "The same from when it did go out."),
-    ];
-    let of = |kind| PERCENTILES.map(|(name, title)| (title, measurements(pickers, &[kind, name], 1e-3, time)));
-    let kinds = kinds.map(|(kind, title, note)| (title, note, of(kind)));
+    let of = |kind: &str| PERCENTILES.map(|(name, title)| (title, measurements(pickers, &[kind, name], 1e-3, time)));
+    let kinds = kinds_of_times(pickers);
+    let kinds: Vec<_> = kinds.iter().map(|(kind, note)| (capitalised(kind), *note, of(kind))).collect();
     let any = |rows: &[(&str, Vec<Range>)]| rows.iter().any(|(_, ranges)| !ranges.is_empty());
     if !kinds.iter().any(|(_, _, rows)| any(rows)) {
         return;
@@ -212,6 +230,11 @@ fn times(document: &mut Document, pickers: &[Shown]) {
             });
         }
     });
+}
+
+fn capitalised(name: &str) -> String {
+    let mut letters = name.chars().map(|c| if c == '_' { ' ' } else { c });
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 fn ratios(document: &mut Document, looks: &[Arm], ratios: &[Ratio]) {

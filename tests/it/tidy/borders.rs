@@ -54,8 +54,8 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
     ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
     // Runs the pipeline of a config on a clock of its own, and reads descriptions of engines.
     ("simulate", &["config", "flow", "generation", "sched", "yaml"]),
-    // Draws what simulations came to.
-    ("page", &["simulate"]),
+    // Draws what simulations and measurements came to.
+    ("page", &["bench", "simulate"]),
     // Does for sched what plugins may not do themselves.
     ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
