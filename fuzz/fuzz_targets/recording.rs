@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
                 {\"endpoints\":[\"a:1\",\"b:1\"],\"names\":[\"default/a\",\"default/b\"]}\n";
     let text = [head.as_bytes(), data].concat();
     let wish = Wish { config: None, last: None, n_shown: 3 };
-    match replay(Reader::new(Box::new(Cursor::new(text))), 0, &wish, epp::app::registry()) {
+    match replay(Reader::new(Box::new(Cursor::new(text))), 0, &wish, epp::app::registry(), &mut |_| {}) {
         Ok(report) => assert!(report.differ <= report.judged && report.judged <= report.cycles),
         Err(why) => assert!(!format!("{why:#}").is_empty()),
     }

@@ -123,7 +123,7 @@ pub fn run(args: &Args, registry: &[&'static PluginType]) -> ExitCode {
 /// A report as it was written before.
 fn written(path: &Path) -> anyhow::Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    serde_json::from_str(&text).with_context(|| format!("{}: expected a report of epp simulate", path.display()))
+    Report::read(&text).with_context(|| format!("{}: expected a report of epp simulate", path.display()))
 }
 
 fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Report> {

@@ -65,6 +65,8 @@ fn path(plot: &Plot, points: &[Option<(f64, f64)>]) -> String {
 /// The cumulative curve of a histogram: bounds, and the part of all values that is at most so much. It begins where
 /// anything is counted and ends where everything is; nothing of nothing.
 pub(super) fn cumulative(bounds: &[f64], counts: &[u64]) -> Vec<(f64, f64)> {
+    let n = bounds.len().min(counts.len());
+    let (bounds, counts) = (&bounds[..n], &counts[..n]);
     let total: f64 = counts.iter().map(|n| *n as f64).sum();
     let first = counts.iter().position(|n| *n > 0);
     let (Some(first), true) = (first, total > 0.0) else {
@@ -116,5 +118,6 @@ mod tests {
         assert_eq!(cumulative(&[1.0, 2.0], &[4, 0]), [(0.5, 0.0), (1.0, 1.0)]);
         assert_eq!(cumulative(&[], &[]), []);
         assert_eq!(cumulative(&[1.0], &[0]), []);
+        assert_eq!(cumulative(&[1.0], &[0, 5]), []);
     }
 }

@@ -4,6 +4,7 @@ use epp_trace::bad::OnBad;
 use epp_trace::reader::Reader;
 use epp_trace::summary::Summary;
 use epp_trace::trace::Trace;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::page::{bench, simulation, traffic};
@@ -37,7 +38,7 @@ fn report(arms: Vec<Value>) -> Report {
         "traffic": "t.jsonl", "requests": 5, "prompt_tokens": 4000, "output_tokens": 400, "endpoints": 2, "speeds": [1.0],
         "seed": 1, "rate_scale": 1.0, "scrape_interval_seconds": 0.05, "scrape_delay_seconds": 0.01, "engine": {}
     });
-    serde_json::from_value(json!({"setup": setup, "arms": arms})).unwrap()
+    Report::read(&json!({"setup": setup, "arms": arms}).to_string()).unwrap()
 }
 
 fn rollouts(mut arm: Value) -> Value {
@@ -98,6 +99,38 @@ fn closed_at_once(page: &str, tag: &str) -> usize {
     let opening = format!("<{tag} ");
     let rest = page.split(&opening).skip(1);
     rest.filter(|rest| rest.split_once('>').is_some_and(|(element, _)| element.ends_with('/'))).count()
+}
+
+/// Puts a value in the place of the number that has so many before it; no value empties the list that has so many before.
+fn change(inside: &mut Value, n_before: &mut usize, new: &Value) {
+    let counts = if new.is_null() { inside.is_array() } else { inside.is_number() };
+    if counts {
+        if *n_before == 0 {
+            *inside = if new.is_null() { json!([]) } else { new.clone() };
+        }
+        *n_before = n_before.wrapping_sub(1);
+    }
+    match inside {
+        Value::Array(all) => all.iter_mut().for_each(|value| change(value, n_before, new)),
+        Value::Object(all) => all.values_mut().for_each(|value| change(value, n_before, new)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_report_says_there_is_a_page(changes in prop::collection::vec((0_usize..180, 0_usize..7), 1..12)) {
+        let extremes = [json!(0), json!(u64::MAX), json!(-1.0), json!(1e308), json!(-1e308), json!(1e-308), json!(null)];
+        let mut arms = json!([rollouts(arm("default", 0.01)), arm("mine", 0.02)]);
+        for (mut at, what) in changes {
+            change(&mut arms, &mut at, &extremes[what]);
+        }
+        let setup = serde_json::to_value(report(Vec::new()).setup).unwrap();
+        // A count that is none is no report.
+        if let Ok(report) = Report::read(&json!({"setup": setup, "arms": arms}).to_string()) {
+            check(&simulation::page(&report));
+        }
+    }
 }
 
 fn sections(page: &str) -> Vec<&str> {
