@@ -244,9 +244,14 @@ def test_ticked_arms_are_brought_out(look, made):
     assert shown == {name: pytest.approx(1 if name == arms[2] else 0.2) for name in arms}
 
 
-def test_on_paper_nothing_is_cut_off(look):
-    page = look("rollouts")
-    page.emulate_media(media="print")
-    assert page.locator(".choice").first.is_hidden()
-    assert page.locator("main table").first.evaluate("table => getComputedStyle(table.parentElement).overflowX") == "visible"
+@pytest.mark.parametrize("name", PAGES)
+def test_on_paper_nothing_is_cut_off(look, name):
+    """Paper is A4 on its side, and white whatever the screen is."""
+    page = look(name, "desk", "dark")
+    page.set_viewport_size({"width": 1047, "height": 718})
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1047
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert contrast([int(part) for part in page.evaluate("getComputedStyle(document.querySelector('h2')).color").strip("rgb()").split(",")], [255] * 3) > 7
+    assert page.locator(".choice:visible").count() == 0
     assert page.pdf(format="A4").startswith(b"%PDF")
