@@ -192,27 +192,46 @@ fn measurements<'a>(pickers: &[Shown<'a>], path: &[&str], unit: f64, said: impl 
     pickers.iter().filter_map(range).collect()
 }
 
-/// What is told in percentiles, by its name in the report, with how to read it if this page knows that.
-const KNOWN_TIMES: [(&str, &str); 2] = [
-    ("latency", "From when a request should have gone out to when its endpoint was known."),
-    ("service", "The same from when it did go out."),
+/// What may be told in percentiles, by its path of names in a round, with its title and how to read it.
+const KNOWN_TIMES: [(&str, &str, &str); 6] = [
+    ("latency", "Latency", "From when a request should have gone out to when its endpoint was known."),
+    ("service", "Service", "The same from when it did go out."),
+    ("responses.headers", "Response headers", "From when a request should have gone out."),
+    ("responses.ttft", "Time to first token", "From when a request should have gone out."),
+    ("responses.tpot", "Time per output token", "From the first token to the last."),
+    ("responses.e2e", "End to end", "From when a request should have gone out to the last token."),
 ];
 
-/// Whatever rounds tell in percentiles: first what is known, then what is new.
-fn kinds_of_times(pickers: &[Shown]) -> Vec<(String, &'static str)> {
-    let rounds = pickers.iter().flat_map(|(_, picker)| &picker.rounds);
-    let is_told = |(name, value): (&String, &Value)| value.get("p50_ms").is_some().then(|| name.clone());
-    let names: BTreeSet<String> = rounds.filter_map(Value::as_object).flatten().filter_map(is_told).collect();
-    let known = KNOWN_TIMES.into_iter().filter(|(name, _)| names.contains(*name));
-    let is_new = |name: &&String| KNOWN_TIMES.iter().all(|(known, _)| known != name);
-    let new = names.iter().filter(is_new).map(|name| (name.clone(), ""));
-    known.map(|(name, note)| (name.to_owned(), note)).chain(new).collect()
+/// Whatever rounds tell in percentiles, as in [`KNOWN_TIMES`]: first what is known, then what is new.
+fn kinds_of_times(pickers: &[Shown]) -> Vec<(String, String, &'static str)> {
+    let mut paths = BTreeSet::new();
+    pickers.iter().flat_map(|(_, picker)| &picker.rounds).for_each(|round| told_in_percentiles(round, "", &mut paths));
+    let known = KNOWN_TIMES.into_iter().filter(|(path, ..)| paths.contains(*path));
+    let is_new = |path: &&String| KNOWN_TIMES.iter().all(|(known, ..)| known != path);
+    let new = paths.iter().filter(is_new).map(|path| (path.clone(), capitalised(path), ""));
+    known.map(|(path, title, note)| (path.to_owned(), title.to_owned(), note)).chain(new).collect()
+}
+
+fn told_in_percentiles(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        if value.get("p50_ms").is_some() {
+            into.insert(path);
+        } else {
+            told_in_percentiles(value, &path, into);
+        }
+    }
 }
 
 fn times(document: &mut Document, pickers: &[Shown]) {
-    let of = |kind: &str| PERCENTILES.map(|(name, title)| (title, measurements(pickers, &[kind, name], 1e-3, time)));
-    let kinds = kinds_of_times(pickers);
-    let kinds: Vec<_> = kinds.iter().map(|(kind, note)| (capitalised(kind), *note, of(kind))).collect();
+    let of = |kind: &str| {
+        PERCENTILES.map(|(name, title)| {
+            let path: Vec<&str> = kind.split('.').chain([name]).collect();
+            (title, measurements(pickers, &path, 1e-3, time))
+        })
+    };
+    let kinds: Vec<_> =
+        kinds_of_times(pickers).into_iter().map(|(path, title, note)| (title, note, of(&path))).collect();
     let any = |rows: &[(&str, Vec<Range>)]| rows.iter().any(|(_, ranges)| !ranges.is_empty());
     if !kinds.iter().any(|(_, _, rows)| any(rows)) {
         return;
@@ -233,7 +252,7 @@ fn times(document: &mut Document, pickers: &[Shown]) {
 }
 
 fn capitalised(name: &str) -> String {
-    let mut letters = name.chars().map(|c| if c == '_' { ' ' } else { c });
+    let mut letters = name.chars().map(|c| if c == '_' || c == '.' { ' ' } else { c });
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 

@@ -49,7 +49,7 @@ pub(super) fn draw(into: &mut Markup, about: &str, scale: &Scale, steps: &[Step]
                 ];
                 svg.nested("rect", bar, |rect| {
                     let done = time(done - step.began);
-                    rect.element("title", &[], format_args!("step {number}, endpoint {}: done after {done}", row + 1));
+                    rect.element("title", &[], format_args!("step {number}, endpoint {row}: done after {done}"));
                 });
             }
             svg.shape(

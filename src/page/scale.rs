@@ -92,11 +92,11 @@ impl Scale {
         scale
     }
 
-    /// As many places side by side; the first, the last, and some between them are named in their middle.
+    /// As many places side by side, counted from 0 as reports do; the first and some others are named in their middle.
     pub fn counted(n: usize) -> Self {
-        let mut scale = Self { kind: Kind::Linear, from: 0.5, to: n as f64 + 0.5, ticks: Vec::new() };
+        let mut scale = Self { kind: Kind::Linear, from: -0.5, to: n as f64 - 0.5, ticks: Vec::new() };
         let every = step(n as f64, 4).max(1.0) as usize;
-        let named = (1..=n).filter(|i| *i == 1 || i.is_multiple_of(every) || n <= 8);
+        let named = (0..n).filter(|i| i.is_multiple_of(every) || n <= 8);
         scale.ticks = named.map(|i| Tick { at: scale.place(i as f64), label: tick(i as f64) }).collect();
         scale
     }
@@ -230,6 +230,14 @@ mod tests {
         assert_eq!(labels(&Scale::times(0.001, 107.0)), ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"]);
         assert_eq!(labels(&Scale::times(0.004, 0.06)), ["5 ms", "10 ms", "20 ms", "50 ms"]);
         assert_eq!(labels(&Scale::times(0.0, 0.0)), ["1 ms", "2 ms", "5 ms", "10 ms"]);
+    }
+
+    #[test]
+    fn places_side_by_side_are_counted_from_0() {
+        let scale = Scale::counted(2);
+        assert_eq!((labels(&scale), scale.ticks[1].at), (vec!["0", "1"], 0.75));
+        assert_eq!(labels(&Scale::counted(1000)), ["0", "500"]);
+        assert_eq!(labels(&Scale::counted(0)), [""; 0]);
     }
 
     #[test]

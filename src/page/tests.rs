@@ -63,7 +63,7 @@ fn measured() -> Value {
     let round = |ms: f64| {
         json!({
             "sent": 10, "answered": 10, "refused": 0, "answers_per_second": 100.0, "new_figure": 4.5,
-            "new_time": {"p50_ms": ms}, "latency": {"p50_ms": ms, "p99_ms": ms * 2.0}, "service": {"p50_ms": ms},
+            "new": {"sort_of": {"p50_ms": ms}}, "latency": {"p50_ms": ms, "p99_ms": ms * 2.0}, "service": {"p50_ms": ms},
             "process": {"cpu_us_per_request": 70.0, "resident_mb": 30.0}, "picks_per_endpoint": {"a:1": 4, "b:1": 6}
         })
     };
@@ -261,7 +261,9 @@ fn a_measurement_is_shown_with_figures_that_are_new() {
     ];
     assert_eq!(sections(&page), want);
     assert!(
-        page.contains("new figure") && page.contains("<h3>New time</h3>") && page.contains("Measurement with t.jsonl")
+        page.contains("new figure")
+            && page.contains("<h3>New sort of</h3>")
+            && page.contains("Measurement with t.jsonl")
     );
     check(&bench::page(&json!({})).unwrap());
     assert!(bench::page(&json!({"pickers": 3})).is_err());

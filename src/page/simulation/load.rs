@@ -124,7 +124,7 @@ pub(super) fn rowed(into: &mut Markup, n_rows: usize, x: &Scale, title: &str, dr
             let mut told: Vec<usize> = vec![0, n_rows.saturating_sub(1)];
             told.dedup();
             for row in told.into_iter().filter(|row| *row < n_rows) {
-                axis.element("span", &[("style", &format_args!("top:{}%", heat::middle(row, n_rows)))], row + 1);
+                axis.element("span", &[("style", &format_args!("top:{}%", heat::middle(row, n_rows)))], row);
             }
         });
         draw(plot);
@@ -140,7 +140,7 @@ fn loads<'a>(arms: &[Shown<'a>]) -> Table<'a> {
         Column::new("all endpoints", "mean", Better::Neither),
         Column::new("all endpoints", "largest", Better::Neither),
     ];
-    columns.extend((1..=n).map(|endpoint| Column::new("mean of endpoint", endpoint, Better::Neither)));
+    columns.extend((0..n).map(|endpoint| Column::new("mean of endpoint", endpoint, Better::Neither)));
     let row = |(look, arm): &Shown<'a>| {
         let series = &arm.series;
         let mut cells = vec![
@@ -313,7 +313,7 @@ fn picks(document: &mut Document, arms: &[Shown]) {
 fn picked<'a>(arms: &[Shown<'a>], n_endpoints: usize) -> Table<'a> {
     let told = if n_endpoints > MOST_NAMED { 0 } else { n_endpoints };
     let mut columns = vec![Column::plain("least"), Column::plain("most")];
-    columns.extend((1..=told).map(|endpoint| Column::new("endpoint", endpoint, Better::Neither)));
+    columns.extend((0..told).map(|endpoint| Column::new("endpoint", endpoint, Better::Neither)));
     let cell = |n: &u64| Cell::new(*n as f64, |n| grouped(n as u64));
     let row = |(look, arm): &Shown<'a>| {
         let all = &arm.picks_per_endpoint;

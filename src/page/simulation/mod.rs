@@ -140,11 +140,37 @@ fn engine(head: &mut Markup, engine: &Value) {
 
 /// The fields of an object that can be told in a line.
 fn fields(value: &Value) -> impl Iterator<Item = (String, String)> {
-    let said = |value: &Value| match value {
-        Value::Null | Value::Object(_) => None,
-        Value::String(text) => Some(text.clone()),
-        Value::Number(n) => Some(n.as_u64().map_or_else(|| number(n.as_f64().unwrap_or(f64::NAN)), grouped)),
-        Value::Bool(_) | Value::Array(_) => Some(value.to_string()),
-    };
-    value.as_object().into_iter().flatten().filter_map(move |(name, value)| Some((name.clone(), said(value)?)))
+    value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_object()).filter_map(|(name, value)| {
+        let said = said(value);
+        (!said.is_empty()).then(|| (name.clone(), said))
+    })
+}
+
+fn said(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(n) => n.as_u64().map_or_else(|| number(n.as_f64().unwrap_or(f64::NAN)), grouped),
+        Value::Bool(is_so) => is_so.to_string(),
+        Value::Array(all) => {
+            let between = if all.iter().any(Value::is_object) { "; " } else { ", " };
+            all.iter().map(said).collect::<Vec<_>>().join(between)
+        }
+        Value::Object(_) => fields(value).map(|(name, said)| format!("{name} {said}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_this_page_has_no_words_for_is_told_by_its_name() {
+        let told =
+            json!({"a": 1234, "b": null, "c": {"d": 1}, "e": [{"at": 1.5, "what": "fail"}, {"at": 2}], "f": [1, 2]});
+        let want = [("a", "1,234"), ("e", "at 1.50, what fail; at 2"), ("f", "1, 2")];
+        assert_eq!(fields(&told).collect::<Vec<_>>(), want.map(|(name, said)| (name.to_owned(), said.to_owned())));
+    }
 }
