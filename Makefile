@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench icount soak overload docs tools build
+.PHONY: help demo test check bench icount soak overload docs tools build browser
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -17,7 +17,7 @@ help: ## List the tasks
 demo: build $(STAMP) ## Simulated engines, Envoy and the picker serve real requests; prints where each went and why
 	@$(PYTHON) envoy/demo.py target/release/epp
 
-test: build $(STAMP) ## Rust tests, then end-to-end tests with a real Envoy and real gRPC clients
+test: build $(STAMP) browser ## Rust tests, then end-to-end tests with a real Envoy and real gRPC clients
 	cargo test --workspace --locked
 	cargo test -p epp-plugins --features tokenizers --locked --lib producers::token
 	$(PYTHON) -m pytest -q -p no:cacheprovider --timeout=60 --epp target/release/epp tests/e2e
@@ -66,6 +66,14 @@ build: tools
 tools:
 	@for tool in cargo python3 cc; do \
 	  command -v $$tool > /dev/null || { echo "missing: $$tool (cargo by rustup, python3 3.10 or later with venv, a C compiler)"; exit 1; }; done
+
+# Pages of reports are looked at in a browser. Without one, and without the right to install it, their tests are skipped.
+browser:
+	@if ! command -v chromium chromium-browser google-chrome > /dev/null; then \
+	  as_root=; [ "$$(id -u)" = 0 ] || as_root="sudo -n"; \
+	  { command -v apt-get > /dev/null && $$as_root apt-get -qq update && \
+	    DEBIAN_FRONTEND=noninteractive $$as_root apt-get -qq install -y --no-install-recommends chromium > /dev/null; } \
+	  || echo "chromium is not here and could not be installed: no page of a report will be looked at"; fi
 
 $(STAMP): tests/e2e/requirements.txt | tools
 	@python3 -m venv $(VENV) || { echo "missing: the venv module of python3 (Debian: python3-venv)"; exit 1; }

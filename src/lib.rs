@@ -12,6 +12,7 @@ pub mod files;
 pub mod flow;
 pub mod generation;
 pub mod listen;
+pub mod page;
 pub mod recording;
 pub mod reload;
 pub mod replay;

@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((first, rest)) = data.split_first() else { return };
     let text = [HEAD.as_bytes(), rest].concat();
     let wish = Wish { config: (first % 2 == 1).then_some(OTHER), last: None, n_shown: 3 };
-    match replay(Reader::new(Box::new(Cursor::new(text))), 0, &wish, epp::app::registry()) {
+    match replay(Reader::new(Box::new(Cursor::new(text))), 0, &wish, epp::app::registry(), &mut |_| {}) {
         Ok(report) => {
             assert!(report.differ <= report.judged && report.judged + report.unknown <= report.cycles);
             assert!(report.cycles > 0);

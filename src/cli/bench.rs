@@ -24,6 +24,7 @@ use crate::bench::process::Process;
 use crate::bench::report::{FIGURES, Figures, Picker, Report, Spread};
 use crate::bench::work::{Pace, Prompts, Work};
 use crate::config::duration::parse_duration;
+use crate::page;
 
 /// How long a picker may take until it accepts connections.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -99,6 +100,9 @@ pub struct Args {
     /// Write all figures of all rounds there
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// Write a page with charts of all rounds there: one HTML file, to be looked at in a browser
+    #[arg(long, value_name = "OUT")]
+    html: Option<PathBuf>,
     /// Be the server of `--baseline` on this port, and nothing else
     #[arg(long, value_name = "PORT", hide = true)]
     serve_baseline: Option<u16>,
@@ -180,6 +184,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(&report)?;
         text.push('\n');
         std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
+    }
+    if let Some(out) = &args.html {
+        std::fs::write(out, page::bench::page(&report)?).with_context(|| format!("cannot write {}", out.display()))?;
     }
     if !report.valid {
         bail!("the run proves nothing: {}", report.problems.join("; "));

@@ -7,6 +7,7 @@ mod explain;
 pub mod metrics;
 pub mod pick;
 pub mod plugins;
+mod progress;
 pub mod refusals;
 mod replay;
 pub mod schema;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
+use super::progress::Progress;
 use crate::app;
 use crate::replay::report::{Difference, Report};
 use crate::replay::{self, Wish};
@@ -60,7 +61,8 @@ fn report(args: &Args) -> anyhow::Result<Report> {
         |path: &PathBuf| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
     let config = args.config.as_ref().map(read).transpose()?;
     let wish = Wish { config: config.as_deref(), last: args.last, n_shown: args.show };
-    replay::run(&args.file, &wish, app::registry())
+    let mut progress = Progress::of_file(&args.file);
+    replay::run(&args.file, &wish, app::registry(), &mut |done| progress.tell(done))
 }
 
 fn json(report: &Report) -> String {

@@ -1,19 +1,19 @@
 //! `epp simulate`: recorded traffic through the pipeline and simulated engines, in time that is only counted.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::builder::NonEmptyStringValueParser;
 use epp_plugin_api::PluginType;
 use epp_trace::bad::OnBad;
 use epp_trace::format::Format;
-use epp_trace::reader::Reader;
-use epp_trace::trace::Trace;
 
+use super::progress::{Progress, Unit, read_trace};
+use crate::page::simulation;
 use crate::simulate::arm::{Arm, BUILT_IN};
 use crate::simulate::calibration::Calibration;
 use crate::simulate::report::{ArmReport, Report, Setup};
@@ -23,8 +23,6 @@ use crate::simulate::traffic::Traffic;
 
 /// More endpoints than this are taken for a slip.
 const MOST_ENDPOINTS: u32 = 100_000;
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// Sends recorded traffic through the picker's own pipeline to simulated engines, in virtual time, and compares ways of
 /// choosing.
@@ -35,7 +33,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 #[command(after_help = arms())]
 pub struct Args {
     /// The trace: a file, `-` for the standard input, or a folder with a session a file
-    #[arg(long, value_name = "FILE", required_unless_present = "rl")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["rl", "report"])]
     pub trace: Option<PathBuf>,
     /// The format of the trace, as `epp trace` takes it; found by the first bytes unless given
     #[arg(long, value_name = "F")]
@@ -81,6 +79,12 @@ pub struct Args {
     /// Where the report goes; `-` is the standard output, instead of the table
     #[arg(long, value_name = "OUT")]
     pub json: Option<PathBuf>,
+    /// Write a page with charts of all arms there: one HTML file, to be looked at in a browser
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
+    /// Simulate nothing, and show a report again that was written with --json: as the table, and with --html as a page
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "rl", "arms", "json"])]
+    pub report: Option<PathBuf>,
 }
 
 fn arms() -> String {
@@ -90,10 +94,17 @@ fn arms() -> String {
 
 /// Prints a table to stdout and writes the report; fails if anything that it is given makes no sense.
 pub fn run(args: &Args, registry: &[&'static PluginType]) -> ExitCode {
-    let result = report(args, registry).and_then(|report| {
+    let report = match &args.report {
+        Some(path) => written(path),
+        None => report(args, registry),
+    };
+    let result = report.and_then(|report| {
         let to_stdout = args.json.as_deref() == Some(Path::new("-"));
         if let Some(path) = args.json.as_ref().filter(|_| !to_stdout) {
             std::fs::write(path, report.json()).with_context(|| path.display().to_string())?;
+        }
+        if let Some(path) = &args.html {
+            std::fs::write(path, simulation::page(&report)).with_context(|| path.display().to_string())?;
         }
         let text = if to_stdout { report.json() } else { table(&report) };
         // Nobody is left to be told when the pipe is closed.
@@ -107,6 +118,12 @@ pub fn run(args: &Args, registry: &[&'static PluginType]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A report as it was written before.
+fn written(path: &Path) -> anyhow::Result<Report> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Report::read(&text).with_context(|| format!("{}: expected a report of epp simulate", path.display()))
 }
 
 fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Report> {
@@ -136,9 +153,9 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
     };
     let mut reports = Vec::new();
     for arm in &arms {
-        let mut progress = Progress::new(&arm.name, traffic.len());
-        let done = simulate(arm, &stage, &mut |done| progress.tell(done));
-        progress.end();
+        let mut progress = Progress::new(&arm.name, Unit::Requests, Some(traffic.len() as u64));
+        let done = simulate(arm, &stage, &mut |done| progress.tell(done as u64));
+        drop(progress);
         reports.push(done.map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             anyhow!("the config of arm {} has mistakes:\n  {}", arm.name, lines.join("\n  "))
@@ -179,8 +196,7 @@ fn traffic(args: &Args) -> anyhow::Result<(String, Traffic)> {
         (Some(rollouts), _) => (rollouts.to_string(), Traffic::of_rollouts(rollouts, args.seed)),
         (None, Some(path)) => {
             let said = || path.display().to_string();
-            let reader = Reader::open(path, args.format).with_context(said)?;
-            let trace = Trace::read(reader, args.on_bad).with_context(said)?;
+            let trace = read_trace(path, args.format, args.on_bad).with_context(said)?;
             let limit = args.limit.unwrap_or(usize::MAX);
             let name = path.file_name().map_or_else(said, |name| name.to_string_lossy().into_owned());
             (name, Traffic::of_trace(trace, rate, limit).map_err(|why| anyhow!("{}: {why}", said()))?)
@@ -191,43 +207,6 @@ fn traffic(args: &Args) -> anyhow::Result<(String, Traffic)> {
         bail!("there is no request to send");
     }
     Ok((name, traffic))
-}
-
-/// One line that is written anew, if somebody looks.
-struct Progress<'a> {
-    arm: &'a str,
-    total: usize,
-    began: Instant,
-    told: Option<Instant>,
-    watched: bool,
-}
-
-impl<'a> Progress<'a> {
-    fn new(arm: &'a str, total: usize) -> Self {
-        Self { arm, total, began: Instant::now(), told: None, watched: std::io::stderr().is_terminal() }
-    }
-
-    fn tell(&mut self, done: usize) {
-        let now = Instant::now();
-        if !self.watched || self.told.is_some_and(|told| now - told < TELL_EVERY) {
-            return;
-        }
-        self.told = Some(now);
-        let line = progress(self.arm, done, self.total, now - self.began);
-        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
-    }
-
-    fn end(&self) {
-        if self.told.is_some() {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-fn progress(arm: &str, done: usize, total: usize, took: Duration) -> String {
-    let rate = done as f64 / took.as_secs_f64().max(1e-9);
-    let left = (total.saturating_sub(done)) as f64 / rate.max(1e-9);
-    format!("{arm}: {done} of {total} requests, {rate:.0} a second, {left:.0} s left")
 }
 
 /// One line an arm.
@@ -279,7 +258,7 @@ fn heading(setup: &Setup) -> String {
 }
 
 fn line(arm: &ArmReport, rollouts: bool) -> Vec<String> {
-    let failed = arm.requests - arm.completed;
+    let failed = arm.requests.saturating_sub(arm.completed);
     let reuse = arm.reused_tokens as f64 / (arm.prompt_tokens as f64).max(1.0);
     let mut cells = vec![
         arm.name.clone(),
@@ -322,12 +301,6 @@ fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn progress_tells_the_rate_and_the_time_left() {
-        let line = progress("random", 250, 1000, Duration::from_secs(5));
-        assert_eq!(line, "random: 250 of 1000 requests, 50 a second, 15 s left");
-    }
 
     #[test]
     fn an_unknown_arm_is_named_with_those_that_there_are() {

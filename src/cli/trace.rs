@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use epp_trace::bad::{Error, OnBad, Skipped};
 use epp_trace::format::Format;
-use epp_trace::reader::Reader;
 use epp_trace::summary::{Reuse, Sessions, Spread, Summary};
-use epp_trace::trace::Trace;
+
+use super::progress::read_trace;
+use crate::page::numbers::{duration, grouped, short};
+use crate::page::traffic;
 
 /// How many lines a plot is high.
 const ROWS: u32 = 4;
@@ -33,13 +35,22 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Write a page with plots there: one HTML file, to be looked at in a browser
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
 }
 
 /// Prints the summary to stdout, and what was left out to stderr; fails if the trace cannot be read.
 pub fn run(args: &Args) -> ExitCode {
-    match read(args) {
+    match read_trace(&args.file, args.format, args.on_bad) {
         Ok(trace) => {
             let summary = Summary::of(&trace);
+            if let Some(out) = &args.html
+                && let Err(why) = std::fs::write(out, traffic::page(&name(args), &summary))
+            {
+                let _ = writeln!(std::io::stderr(), "epp: cannot write {}: {why}", out.display());
+                return ExitCode::FAILURE;
+            }
             let text = if args.json { json(&summary) } else { page(&summary) };
             // Nobody is left to be told when these pipes are closed.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -54,8 +65,12 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn read(args: &Args) -> Result<Trace, Error> {
-    Trace::read(Reader::open(&args.file, args.format)?, args.on_bad)
+/// What the trace is called on a page.
+fn name(args: &Args) -> String {
+    match args.file.file_name() {
+        Some(name) if args.file != Path::new("-") => name.to_string_lossy().into_owned(),
+        Some(_) | None => "the standard input".into(),
+    }
 }
 
 fn json(summary: &Summary) -> String {
@@ -189,40 +204,11 @@ fn bars(values: &[u32], n_rows: u32) -> Vec<String> {
         .collect()
 }
 
-/// With a comma after every three digits.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// With a letter for thousands, millions and billions.
-fn short(n: u64) -> String {
-    match n {
-        0..10_000 => grouped(n),
-        10_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1}M", n as f64 / 1e6),
-        1_000_000_000.. => format!("{:.1}G", n as f64 / 1e9),
-    }
-}
-
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
-        s => format!("{:.1} days", s / 86_400.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use epp_trace::reader::Reader;
+    use epp_trace::trace::Trace;
+
     use super::*;
 
     fn of(text: &'static str) -> Summary {
@@ -272,12 +258,5 @@ mod tests {
         assert_eq!(bars(&[0, 1, 8, 16], 2), ["   █", " ▁██"]);
         assert_eq!(bars(&[1, 1000], 1), ["▁█"]);
         assert_eq!(bars(&[], 1), [""]);
-    }
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([9999, 12_345, 1_250_000, 13_675_350_647].map(short), ["9,999", "12.3k", "1.2M", "13.7G"]);
-        assert_eq!([1.0, 3537.0, 7200.0, 864_000.0].map(duration), ["1.0 s", "59.0 min", "2.0 h", "10.0 days"]);
     }
 }

@@ -87,6 +87,8 @@ pub struct Reader {
     n_lines: usize,
     /// Lines so far that someone was cut short in, as a picker that is killed is. They are left out.
     pub n_cut: usize,
+    /// How much has been read so far.
+    pub n_bytes: u64,
     config: Option<Arc<ConfigLine>>,
     endpoints: Arc<EndpointsLine>,
     board: Board,
@@ -114,6 +116,7 @@ impl Reader {
             input: Some((PathBuf::from("-"), from)),
             n_lines: 0,
             n_cut: 0,
+            n_bytes: 0,
             config: None,
             endpoints: Arc::default(),
             board: Board::new(),
@@ -132,6 +135,7 @@ impl Reader {
             }
             if !line.is_empty() {
                 self.n_lines += 1;
+                self.n_bytes += line.len() as u64;
                 return Ok(line);
             }
             self.input = None;

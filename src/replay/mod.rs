@@ -31,18 +31,23 @@ pub struct Wish<'a> {
     pub n_shown: usize,
 }
 
-/// Replays a recording, and the file before it if there is one.
+/// Replays a recording, and the file before it if there is one; `tell` hears how many bytes have been replayed.
 ///
 /// # Errors
 /// If the recording cannot be read, or was made with plugins that this program does not have, or the config is wrong or
 /// wants to know what was not recorded.
-pub fn run(path: &Path, wish: &Wish<'_>, registry: &[&'static PluginType]) -> anyhow::Result<Report> {
+pub fn run(
+    path: &Path,
+    wish: &Wish<'_>,
+    registry: &[&'static PluginType],
+    tell: &mut dyn FnMut(u64),
+) -> anyhow::Result<Report> {
     // A recording may be larger than memory, so it is read twice.
     let skipped = match wish.last {
         None => 0,
         Some(last) => Reader::open(path)?.try_fold(0_usize, |n, cycle| cycle.map(|_| n + 1))?.saturating_sub(last),
     };
-    replay(Reader::open(path)?, skipped, wish, registry)
+    replay(Reader::open(path)?, skipped, wish, registry, tell)
 }
 
 /// Replays the cycles that a reader gives, without the first `skipped`.
@@ -54,11 +59,14 @@ pub fn replay(
     skipped: usize,
     wish: &Wish<'_>,
     registry: &[&'static PluginType],
+    tell: &mut dyn FnMut(u64),
 ) -> anyhow::Result<Report> {
     let mut judges = judge::Judges::new(wish.config, registry);
     let mut report = Report::new(wish.n_shown);
-    for cycle in cycles.by_ref().skip(skipped) {
+    cycles.by_ref().take(skipped).try_for_each(|cycle| cycle.map(drop))?;
+    while let Some(cycle) = cycles.next() {
         let cycle = cycle?;
+        tell(cycles.n_bytes);
         let judge = judges.of(&cycle.config)?;
         judge.judge(&cycle, &mut report)?;
     }

@@ -135,7 +135,7 @@ fn recorded(config: &str) -> Vec<u8> {
 
 fn replayed(recording: &[u8], config: Option<&str>) -> anyhow::Result<Report> {
     let reader = Reader::new(Box::new(std::io::Cursor::new(recording.to_vec())));
-    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, registry())
+    replay(reader, 0, &Wish { config, last: None, n_shown: 1000 }, registry(), &mut |_| {})
 }
 
 #[test]

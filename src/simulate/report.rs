@@ -165,6 +165,14 @@ pub fn schema() -> Value {
 }
 
 impl Report {
+    /// Reads what [`json`](Self::json) gives.
+    ///
+    /// # Errors
+    /// If it is none, with the place and what was expected there.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
     /// As it is written to a file.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string(self).expect("a report has text as keys");

@@ -1,5 +1,5 @@
 """The subcommands as a person uses them, and starts that must fail with a reason."""
-import json, subprocess
+import json, os, pty, subprocess
 
 import pytest
 
@@ -60,3 +60,18 @@ def test_a_bad_config_at_the_start_names_every_mistake(start, epp):
     assert s.epp.child.wait(10) == 1
     errors = [json.loads(line) for line in s.epp.log().splitlines() if '"level":"error"' in line]
     assert any("wibble-scorer" in e["msg"] for e in errors) and any("wobble" in e["msg"] for e in errors)
+
+
+@pytest.mark.parametrize("argv", [["trace", "tests/data/traces/mooncake.jsonl"], ["simulate", "--rl", "groups=4,samples=2,output=64,steps=1", "--arm", "random"]], ids=lambda argv: argv[0])
+def test_long_runs_tell_a_terminal_how_far_they_are(request, argv):
+    """On a terminal there is a line that goes away again; elsewhere there is none."""
+    argv = [request.config.getoption("--epp"), *argv]
+    terminal, end = pty.openpty()
+    told = subprocess.run(argv, stdout=subprocess.PIPE, stderr=end, cwd=ROOT, timeout=20)
+    os.close(end)
+    heard = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    quiet = subprocess.run(argv, capture_output=True, cwd=ROOT, timeout=20)
+    assert told.returncode == quiet.returncode == 0 and told.stdout == quiet.stdout
+    assert " of " in heard and " a second" in heard and heard.endswith("\r\x1b[K"), heard
+    assert quiet.stderr == b""

@@ -26,6 +26,7 @@ pub struct Reader {
     /// Whether messages name the file.
     several: bool,
     buffer: Vec<u8>,
+    n_bytes: u64,
 }
 
 struct Input {
@@ -81,6 +82,11 @@ impl Reader {
         self.format
     }
 
+    /// How much has been read so far, about: what ends a line counts as one byte, and lines that are too long as nothing.
+    pub fn n_bytes(&self) -> u64 {
+        self.n_bytes
+    }
+
     fn of(format: Format, input: Input) -> Self {
         Self {
             format,
@@ -90,6 +96,7 @@ impl Reader {
             input: Some(input),
             several: false,
             buffer: Vec::new(),
+            n_bytes: 0,
         }
     }
 
@@ -124,6 +131,7 @@ impl Reader {
         match piece {
             Some(piece) => {
                 input.line += 1;
+                self.n_bytes += self.buffer.len() as u64 + 1;
                 let first = input.line == 1;
                 self.take(&piece, first);
             }

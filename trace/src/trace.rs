@@ -83,8 +83,17 @@ impl Trace {
     /// # Errors
     /// If the input cannot be read, has no request, or has a bad record and `on_bad` says to stop.
     pub fn read(reader: Reader, on_bad: OnBad) -> Result<Self, Error> {
+        Self::read_watched(reader, on_bad, &mut |_| {})
+    }
+
+    /// Reads all there is, and says after each record how many bytes that was so far.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_watched(mut reader: Reader, on_bad: OnBad, tell: &mut dyn FnMut(u64)) -> Result<Self, Error> {
         let mut builder = Builder::new(reader.format());
-        for record in reader {
+        while let Some(record) = reader.next() {
+            tell(reader.n_bytes());
             match (record, on_bad) {
                 (Ok(record), _) => builder.push(record),
                 (Err(Error::Bad(bad)), OnBad::Skip) => builder.trace.skipped.push(bad),

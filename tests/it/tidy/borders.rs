@@ -6,7 +6,7 @@ use super::{Finding, Rule, Source, code, is_rust};
 ///
 /// The way down is main, cli, app, then the rooms; a request goes ext_proc, generation, sched, flow. What several rooms
 /// need is small and stands below them all: tasks, files, listen, yaml, trust and telemetry.
-const MAY_NAME: [(&str, &[&str]); 20] = [
+const MAY_NAME: [(&str, &[&str]); 21] = [
     ("main", &["cli"]),
     // Flags are lowered to settings of the app and of ext_proc, in the units of the config; `check` loads a config, and
     // `pick` is a client of the wire, over TLS if asked; `plugins` shows examples as YAML, and `refusals` the page of them.
@@ -18,6 +18,7 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
             "config",
             "ext_proc",
             "flow",
+            "page",
             "recording",
             "replay",
             "simulate",
@@ -53,6 +54,8 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     ("reload", &["board", "config", "files", "flow", "generation", "sched", "tasks"]),
     // Runs the pipeline of a config on a clock of its own, and reads descriptions of engines.
     ("simulate", &["config", "flow", "generation", "sched", "yaml"]),
+    // Draws what simulations and measurements came to.
+    ("page", &["bench", "simulate"]),
     // Does for sched what plugins may not do themselves.
     ("calls", &["sched", "tasks"]),
     // A generation is what a plan becomes: a pipeline to judge with, and parsers to read with.
@@ -88,14 +91,16 @@ const FILES_THAT_MAY: [(&str, &str, &str); 9] = [
 ];
 
 /// Which crates of ours a place may name; the first line whose path begins the file's path counts.
-const CRATES: [(&str, &[&str]); 19] = [
+const CRATES: [(&str, &[&str]); 21] = [
     ("src/app.rs", &["epp_plugin_api", "epp_plugins"]),
     ("src/bench/", &["epp_trace"]),
     ("src/cli/bench.rs", &["epp_trace"]),
     ("src/cli/engine.rs", &["epp_sim"]),
+    ("src/cli/progress.rs", &["epp_trace"]),
     ("src/cli/simulate.rs", &["epp_plugin_api", "epp_trace"]),
     ("src/cli/trace.rs", &["epp_trace"]),
     ("src/main.rs", &["epp"]),
+    ("src/page/", &["epp_trace"]),
     ("src/simulate/", &["epp_plugin_api", "epp_sim", "epp_trace"]),
     ("src/", &["epp_plugin_api"]),
     ("plugins/api/", &[]),
