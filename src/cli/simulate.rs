@@ -18,6 +18,7 @@ use crate::simulate::arm::{Arm, BUILT_IN};
 use crate::simulate::calibration::Calibration;
 use crate::simulate::report::{ArmReport, Report, Setup};
 use crate::simulate::rollout::Rollouts;
+use crate::simulate::schedule;
 use crate::simulate::simulation::{Stage, run as simulate};
 use crate::simulate::traffic::Traffic;
 
@@ -75,6 +76,16 @@ pub struct Args {
     /// How long it takes until the picker knows what an engine said
     #[arg(long, value_name = "MS", default_value_t = 10)]
     pub scrape_delay_ms: u64,
+    /// How long it takes until the picker knows what an engine said of its cache, if the config listens to that
+    #[arg(long, value_name = "MS", default_value_t = 5)]
+    pub event_delay_ms: u64,
+    /// A list of engines that fail, leave, join or become slow, and when, YAML or JSON; docs/simulate.md describes it
+    #[arg(long, value_name = "FILE")]
+    pub changes: Option<PathBuf>,
+    /// So many endpoints, the first ones, are for prefill and the others for decode, by their role labels; 0: all are for
+    /// both
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub prefill: u32,
     /// After how long an engine's load counts as unknown
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub staleness_ms: u64,
@@ -124,13 +135,27 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
     };
     let engines = (0..args.endpoints as usize).map(|i| engine.at_speed(args.speeds[i % args.speeds.len()]));
     let engines = engines.collect::<Result<Vec<_>, _>>().map_err(|why| anyhow!("--speeds: {why}"))?;
+    if args.prefill > 0 && args.prefill >= args.endpoints {
+        bail!("--prefill: expected fewer than the {} endpoints, found {}", args.endpoints, args.prefill);
+    }
+    let changes = match &args.changes {
+        None => Vec::new(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            schedule::read(&text, args.endpoints).map_err(|why| anyhow!("{}: {why}", path.display()))?
+        }
+    };
     let (name, traffic) = traffic(args)?;
     let stage = Stage {
         traffic: &traffic,
         engines,
+        prefill: args.prefill as usize,
+        transfer: engine.transfer().map_err(|why| anyhow!(why))?,
+        changes: &changes,
         seed: args.seed,
         scrape_interval: Duration::from_millis(args.scrape_interval_ms),
         scrape_delay: Duration::from_millis(args.scrape_delay_ms),
+        event_delay: Duration::from_millis(args.event_delay_ms),
         staleness: Duration::from_millis(args.staleness_ms),
         registry,
     };
@@ -139,10 +164,14 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         let mut progress = Progress::new(&arm.name, traffic.len());
         let done = simulate(arm, &stage, &mut |done| progress.tell(done));
         progress.end();
-        reports.push(done.map_err(|mistakes| {
+        let done = done.map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             anyhow!("the config of arm {} has mistakes:\n  {}", arm.name, lines.join("\n  "))
-        })?);
+        })?;
+        for note in &done.notes {
+            let _ = writeln!(std::io::stderr(), "{}: {note}", arm.name);
+        }
+        reports.push(done);
     }
     let (prompt_tokens, output_tokens) = traffic.tokens();
     let setup = Setup {
@@ -156,6 +185,9 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         rate_scale: args.rate_scale,
         scrape_interval_seconds: stage.scrape_interval.as_secs_f64(),
         scrape_delay_seconds: stage.scrape_delay.as_secs_f64(),
+        event_delay_seconds: stage.event_delay.as_secs_f64(),
+        prefill_endpoints: args.prefill.into(),
+        changes: changes.clone(),
         engine,
     };
     Ok(Report { setup, arms: reports })

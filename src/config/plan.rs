@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
+use epp_plugin_api::{DataKey, Instance, KvSubscription, Node, Place, PluginType};
 
 use super::mistake::Mistake;
 
@@ -40,6 +40,17 @@ impl Plan {
     pub fn hears_of_endpoints(&self, at: usize) -> bool {
         let tells = |source: &SourcePlan| self.plugins[source.source].kind.name == NOTIFICATION_SOURCE;
         self.sources.iter().any(|source| tells(source) && source.extractors.contains(&at))
+    }
+
+    /// What plugins want to hear of KV caches, with their names. They connect to endpoints only if the config tells them of
+    /// endpoints.
+    pub fn kv_subscriptions(&self) -> impl Iterator<Item = (&str, KvSubscription)> {
+        self.plugins.iter().enumerate().filter_map(|(at, plugin)| {
+            let mut subscription = plugin.instance.kv.clone()?;
+            subscription.connect = subscription.connect.filter(|_| self.hears_of_endpoints(at));
+            let any = subscription.connect.is_some() || subscription.bind.is_some();
+            any.then_some((plugin.name.as_str(), subscription))
+        })
     }
 
     /// The place of the discovery plugin.

@@ -6,6 +6,7 @@ use epp_sim::model::{ModelSettings, SettingsError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::disagg::Transfer;
 use crate::yaml::{self, Duplicates};
 
 /// Describes a type of engine. Fields that a file leaves out are those of the built-in one.
@@ -34,6 +35,10 @@ pub struct Calibration {
     pub decode_micros_per_request: f64,
     /// Nanoseconds that each token of a decoding request's context adds. Default 49.
     pub decode_nanos_per_context_token: f64,
+    /// Milliseconds that it takes to begin to move the blocks of a prompt to another engine. Default 5.
+    pub transfer_millis: f64,
+    /// Tokens a second of which blocks can be moved there. Default 300000.
+    pub transfer_tokens_per_second: f64,
 }
 
 impl Default for Calibration {
@@ -55,6 +60,8 @@ impl Default for Calibration {
             decode_step_millis: 6.0,
             decode_micros_per_request: 20.0,
             decode_nanos_per_context_token: 49.0,
+            transfer_millis: 5.0,
+            transfer_tokens_per_second: 300_000.0,
         }
     }
 }
@@ -72,7 +79,22 @@ impl Calibration {
             None => why.to_string(),
         })?;
         calibration.at_speed(1.0)?;
+        calibration.transfer()?;
         Ok(calibration)
+    }
+
+    /// What it takes to move the blocks of a prompt from one such engine to another.
+    ///
+    /// # Errors
+    /// Says why there is no such time.
+    pub fn transfer(&self) -> Result<Transfer, String> {
+        let (millis, rate) = (self.transfer_millis, self.transfer_tokens_per_second);
+        let fixed = Duration::try_from_secs_f64(millis * 1e-3)
+            .map_err(|_| format!("transferMillis must be a time of at least 0, found {millis}"))?;
+        if !(rate >= 1.0 && rate.is_finite()) {
+            return Err(format!("transferTokensPerSecond must be a number of at least 1, found {rate}"));
+        }
+        Ok(Transfer { fixed, per_token: Duration::from_secs_f64(1.0 / rate) })
     }
 
     /// An engine of this type that does everything `speed` times as fast.

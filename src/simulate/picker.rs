@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use epp_plugin_api::{
-    Charge, Held, InferenceRequest, Ledger, MetricHub, Parsed, Piece, PluginType, ResponseEnd, Served, Slots, Snapshot,
-    Usage,
+    Charge, EndpointId, EndpointName, Held, InferenceRequest, KvSubscription, Ledger, MetricHub, Parsed, Piece,
+    PluginType, ResponseEnd, Served, Slots, Snapshot, Usage,
 };
 
 use super::clock::Clock;
@@ -24,6 +24,7 @@ pub(super) struct Picker {
     pub board: ArcSwap<Snapshot>,
     ledger: Ledger,
     decisions: Decisions,
+    listeners: Vec<KvSubscription>,
 }
 
 /// What is sent to the picker.
@@ -37,6 +38,8 @@ pub(super) struct Asked {
 /// A pick; what is held for it is given back when it is dropped.
 pub(super) struct Pick {
     pub row: usize,
+    /// Who computes the prompt for it.
+    pub prefill: Option<usize>,
     pub ids: Vec<u32>,
     pub lasting: Lasting,
 }
@@ -59,12 +62,14 @@ impl Picker {
             Environment { registry, slots: &slots, metrics: &hub, staleness, allow_experimental: true, previous: None };
         let plan = config::load(text, &environment)?;
         let metrics = Arc::new(SchedMetrics::new(&hub));
+        let listeners = plan.kv_subscriptions().map(|(_, subscription)| subscription).collect();
         Ok(Self {
             generation: Generation::new(1, plan, &metrics, &hub),
             clock: Clock::default(),
             board: ArcSwap::default(),
             ledger: Ledger::default(),
             decisions: Decisions::default(),
+            listeners,
         })
     }
 
@@ -84,7 +89,35 @@ impl Picker {
         };
         let (outcome, _) = self.generation.pipeline.run(inputs, &self.clock).await?;
         let lasting = Lasting { held: outcome.held, charge: Some(outcome.charge) };
-        Ok(Pick { row: outcome.id.slot(), ids: asked.ids, lasting })
+        let (row, prefill) = (outcome.id.slot(), outcome.prefill.map(EndpointId::slot));
+        Ok(Pick { row, prefill: prefill.filter(|prefill| *prefill != row), ids: asked.ids, lasting })
+    }
+
+    /// Whether some plugin wants to hear of caches.
+    pub fn listens(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// An endpoint is there.
+    pub fn came(&self, id: EndpointId, name: &EndpointName) {
+        self.listeners.iter().for_each(|listener| listener.sink.begins(id, name));
+    }
+
+    /// An endpoint has left.
+    pub fn left(&self, id: EndpointId) {
+        self.generation.pipeline.forget(id);
+    }
+
+    /// An engine has said something of its cache.
+    pub fn hear(&self, id: EndpointId, topic: &str, payload: &[u8]) {
+        let listeners = self.listeners.iter().filter(|listener| topic.starts_with(&listener.topic));
+        listeners.for_each(|listener| listener.sink.message(id, topic.as_bytes(), payload));
+    }
+
+    /// What of its config is not played.
+    pub fn passed_over(&self) -> Vec<String> {
+        let flow = self.generation.flow.is_some();
+        flow.then(|| "flow control is passed over: nobody waits in the picker".to_owned()).into_iter().collect()
     }
 
     fn request(&self, asked: &Asked) -> InferenceRequest {

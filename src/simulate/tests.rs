@@ -25,6 +25,10 @@ fn stage<'a>(traffic: &'a Traffic, engine: &Calibration, n_endpoints: usize) -> 
         seed: 7,
         scrape_interval: Duration::from_millis(50),
         scrape_delay: Duration::from_millis(10),
+        event_delay: Duration::from_millis(5),
+        prefill: 0,
+        transfer: engine.transfer().unwrap(),
+        changes: &[],
         staleness: Duration::from_secs(2),
         registry: crate::app::registry(),
     }
@@ -181,6 +185,9 @@ fn a_report_is_as_its_schema_says() {
         rate_scale: 1.0,
         scrape_interval_seconds: 0.05,
         scrape_delay_seconds: 0.01,
+        event_delay_seconds: 0.005,
+        prefill_endpoints: 0,
+        changes: Vec::new(),
         engine: Calibration::default(),
     };
     let text = Report { setup, arms }.json();
