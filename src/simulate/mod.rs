@@ -4,6 +4,8 @@ pub mod arm;
 mod balance;
 mod cache_events;
 pub mod calibration;
+#[cfg(test)]
+mod change_tests;
 mod chooser;
 mod clock;
 pub mod disagg;

@@ -114,15 +114,18 @@ pub fn run(arm: &Arm, stage: &Stage<'_>, progress: &mut dyn FnMut(usize)) -> Res
     assert!(!stage.engines.is_empty(), "a stage has engines");
     // Random choices of plugins and of the pipeline come from this thread's generator.
     fastrand::seed(stage.seed);
-    let chooser = match &arm.way {
-        Way::Rule(rule) => Chooser::Rule(Balance::of(*rule, stage).into()),
-        Way::Config(text) => Chooser::pipeline(Rc::new(Picker::new(text, stage.registry, stage.staleness)?)),
-    };
-    let mut run = Run::new(stage, chooser, progress);
+    let mut run = Run::new(stage, chooser(arm, stage)?, progress);
     run.begin();
     while run.advance() {}
-    let report = run.tally.report(&arm.name, stage.traffic);
-    Ok(ArmReport { notes: run.chooser.passed_over(), ..report })
+    Ok(run.report(&arm.name))
+}
+
+/// Who chooses for an arm.
+pub(super) fn chooser(arm: &Arm, stage: &Stage<'_>) -> Result<Chooser, Vec<Mistake>> {
+    Ok(match &arm.way {
+        Way::Rule(rule) => Chooser::Rule(Balance::of(*rule, stage).into()),
+        Way::Config(text) => Chooser::pipeline(Rc::new(Picker::new(text, stage.registry, stage.staleness)?)),
+    })
 }
 
 impl<'a, 'p> Run<'a, 'p> {
@@ -168,6 +171,11 @@ impl<'a, 'p> Run<'a, 'p> {
         }
         self.listen();
         self.begin_step(0);
+    }
+
+    /// What it came to.
+    pub(super) fn report(self, name: &str) -> ArmReport {
+        ArmReport { notes: self.chooser.passed_over(), ..self.tally.report(name, self.stage.traffic) }
     }
 
     /// Lets the next thing happen; false if there is none.
