@@ -64,7 +64,8 @@ pub struct Args {
     /// Only so many requests of the trace
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// A calibration file, YAML or JSON, that describes the engines; docs/simulate.md has the fields and the built-in one
+    /// A calibration file, YAML or JSON, that describes the engines, or dense-8b-80gb, which is the default,
+    /// dense-8b-24gb or dense-70b-4x80gb; docs/simulate.md has the fields and where the numbers come from
     #[arg(long, value_name = "FILE")]
     pub engine: Option<PathBuf>,
     /// How fast the engines are, given to the endpoints in turns; 1 is as calibrated
@@ -126,13 +127,7 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         true => BUILT_IN.iter().filter_map(|arm| Arm::built_in(arm.name)).collect(),
         false => arms,
     };
-    let engine = match &args.engine {
-        None => Calibration::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            Calibration::read(&text).map_err(|why| anyhow!("{}: {why}", path.display()))?
-        }
-    };
+    let engine = engine(args.engine.as_deref())?;
     let engines = (0..args.endpoints as usize).map(|i| engine.at_speed(args.speeds[i % args.speeds.len()]));
     let engines = engines.collect::<Result<Vec<_>, _>>().map_err(|why| anyhow!("--speeds: {why}"))?;
     if args.prefill > 0 && args.prefill >= args.endpoints {
@@ -191,6 +186,15 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         engine,
     };
     Ok(Report { setup, arms: reports })
+}
+
+fn engine(path: Option<&Path>) -> anyhow::Result<Calibration> {
+    let Some(path) = path else { return Ok(Calibration::default()) };
+    if let Some(known) = Calibration::built_in().into_iter().find(|engine| Path::new(&engine.name) == path) {
+        return Ok(known);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Calibration::read(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
 fn chosen(arm: &str) -> anyhow::Result<Arm> {
@@ -369,6 +373,13 @@ mod tests {
             "{why}"
         );
         assert!(format!("{:#}", chosen("mine=/nowhere").unwrap_err()).starts_with("--arm mine: /nowhere: "));
+    }
+
+    #[test]
+    fn an_engine_is_built_in_or_read() {
+        assert_eq!(engine(Some(Path::new("dense-8b-24gb"))).unwrap().blocks, 2670);
+        assert_eq!(engine(None).unwrap().name, "dense-8b-80gb");
+        assert!(format!("{:#}", engine(Some(Path::new("/nowhere"))).unwrap_err()).starts_with("/nowhere: "));
     }
 
     #[test]

@@ -67,6 +67,39 @@ impl Default for Calibration {
 }
 
 impl Calibration {
+    /// Every built-in type. docs/simulate.md has the arithmetic.
+    pub fn built_in() -> [Self; 3] {
+        let computed =
+            |of: &str| format!("computed from data sheets, not measured: {of}; docs/simulate.md has the arithmetic");
+        let small = Self {
+            name: "dense-8b-24gb".into(),
+            source: computed(
+                "a dense model of 8 billion parameters in 16 bits on one accelerator with 24 GB, 0.6 TB/s and 125 TFLOP/s",
+            ),
+            blocks: 2670,
+            step_tokens: 2048,
+            prefill_micros_per_token: 320.0,
+            decode_step_millis: 33.0,
+            decode_nanos_per_context_token: 273.0,
+            transfer_tokens_per_second: 19_000.0,
+            ..Self::default()
+        };
+        let large = Self {
+            name: "dense-70b-4x80gb".into(),
+            source: computed(
+                "a dense model of 70 billion parameters in 16 bits on four accelerators with 80 GB, 3.35 TB/s and \
+                 990 TFLOP/s each",
+            ),
+            blocks: 28_000,
+            prefill_micros_per_token: 111.0,
+            decode_step_millis: 15.2,
+            decode_nanos_per_context_token: 31.0,
+            transfer_tokens_per_second: 122_000.0,
+            ..Self::default()
+        };
+        [Self::default(), small, large]
+    }
+
     /// Reads YAML or JSON.
     ///
     /// # Errors
@@ -137,11 +170,23 @@ mod tests {
     }
 
     #[test]
+    fn built_in_types_are_engines_of_their_own_names() {
+        let mut names: Vec<String> = Calibration::built_in().map(|engine| engine.name).into();
+        for engine in Calibration::built_in() {
+            assert!(engine.at_speed(1.0).is_ok() && engine.transfer().is_ok(), "{}", engine.name);
+        }
+        names.dedup();
+        assert_eq!(names, ["dense-8b-80gb", "dense-8b-24gb", "dense-70b-4x80gb"]);
+    }
+
+    #[test]
     fn what_is_no_engine_is_named() {
         for (text, says) in [
             ("seats: 0\n", "seats must be at least 1, found 0"),
             ("seats: many\n", "line 1 column 8: "),
             ("seat: 1\n", "line 1 column "),
+            ("transferMillis: -1\n", "transferMillis must be a time of at least 0, found -1"),
+            ("transferTokensPerSecond: 0\n", "transferTokensPerSecond must be a number of at least 1, found 0"),
             ("prefillMicrosPerToken: -1\n", "prefillMicrosPerToken must be a time of at least 0, found -1"),
         ] {
             let why = Calibration::read(text).unwrap_err();

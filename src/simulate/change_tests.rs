@@ -105,7 +105,9 @@ fn what_runs_on_an_engine_that_fails_is_lost() {
     assert!(report.retries > 1);
     // Nobody is left at last.
     let all = changes("- {at: 2.05, endpoint: 0, what: fail}\n- {at: 2.05, endpoint: 1, what: fail}\n");
-    for (name, says) in [("round-robin", "picker: there is no endpoint"), ("default", "picker: 503 rejected-no-endpoints")] {
+    for (name, says) in
+        [("round-robin", "picker: there is no endpoint"), ("default", "picker: 503 rejected-no-endpoints")]
+    {
         let report = conserved(name, &Stage { changes: &all, ..stage(&traffic, &engine, 2) });
         assert!(report.failures.contains_key(says), "{:?}", report.failures);
     }

@@ -206,8 +206,9 @@ impl Pool {
     }
 
     /// Requests in flight there, summed over time, in seconds.
-    pub fn area(&self, row: usize) -> f64 {
-        self.areas[row].0
+    pub fn area(&self, row: usize, now: Duration) -> f64 {
+        let (area, until) = self.areas[row];
+        area + f64::from(self.in_flight[row]) * (now - until).as_secs_f64()
     }
 
     /// Forgets all caches, as new weights do. Returns how many engines were busy and kept theirs.
