@@ -213,8 +213,60 @@ fn a_precise_config_knows_what_is_cached_as_soon_as_it_is_told() {
 fn what_a_config_asks_for_and_is_not_played_is_noted() {
     let traffic = apart(2, 100, 2, 10);
     let engine = Calibration::default();
-    let arm = Arm::of_config("flow", "featureGates: [flowControl]\n".into());
+    let text = "plugins: [{type: token-producer, parameters: {modelName: m, vllm: {url: \"http://10.0.0.9:8000\"}}}]\n";
+    let arm = Arm::of_config("asks", text.into());
     let report = super::simulation::run(&arm, &stage(&traffic, &engine, 1), &mut |_| ()).unwrap();
-    assert_eq!(report.notes, ["flow control is passed over: nobody waits in the picker"]);
+    assert_eq!(report.notes, ["token-producer asks a service, and there is none"]);
     assert_eq!(played("default", &stage(&traffic, &engine, 1)).notes, [""; 0]);
+}
+
+/// So many requests in flight at most at each endpoint; more wait in the picker, for as long as is said.
+fn waits(most: usize, ttl: &str) -> String {
+    format!(
+        "featureGates: [flowControl]
+plugins:
+- {{type: concurrency-detector, parameters: {{maxConcurrency: {most}}}}}
+- {{type: active-request-scorer}}
+flowControl: {{saturationDetector: {{pluginRef: concurrency-detector}}, defaultRequestTTL: {ttl}}}
+schedulingProfiles:
+- name: default
+  plugins: [{{pluginRef: active-request-scorer}}]
+"
+    )
+}
+
+#[test]
+fn requests_wait_in_the_picker_while_the_pool_is_full() {
+    let (traffic, engine) = (apart(40, 1000, 50, 1), Calibration::default());
+    let stage = stage(&traffic, &engine, 2);
+    let most = |name: &str, text: &str| {
+        let arm = Arm::of_config(name, text.to_owned());
+        let tell = &mut |_| ();
+        let mut run = Run::new(&stage, chooser(&arm, &stage).unwrap(), tell);
+        run.begin();
+        let mut most = 0;
+        while run.advance() {
+            most = most.max(run.pool.in_flight.iter().sum::<u32>());
+        }
+        (most, run.report(name))
+    };
+    let (held, report) = most("waits", &waits(4, "60s"));
+    assert_eq!((held, report.completed), (8, 40), "{:?}", report.failures);
+    let (free, at_once) = most("free", "");
+    assert!(free > 30 && at_once.completed == 40, "{free}");
+    // They wait for the seats of others, and end no later than if they had waited in the engines.
+    assert!(report.wait_seconds.mean > 5.0 * at_once.wait_seconds.mean);
+    let (_, late) = most("late", &waits(1, "1s"));
+    assert!(late.failures["picker: 503 rejected-ttl-expired"] > 0, "{:?}", late.failures);
+    assert_eq!(late.completed + late.failures.values().sum::<u64>(), 40);
+}
+
+#[test]
+fn who_waits_for_an_endpoint_that_never_comes_is_told_in_the_end() {
+    let (traffic, engine) = (apart(4, 100, 10, 10), Calibration::default());
+    let gone = changes("- {at: 0, endpoint: 0, what: fail}\n");
+    let stage = Stage { changes: &gone, scrape_interval: Duration::from_millis(1), ..stage(&traffic, &engine, 1) };
+    let arm = Arm::of_config("waits", waits(4, "0s"));
+    let report = super::simulation::run(&arm, &stage, &mut |_| ()).unwrap();
+    assert_eq!(report.failures.values().sum::<u64>(), 4, "{:?}", report.failures);
 }

@@ -57,10 +57,10 @@ impl Chooser {
 impl Run<'_, '_> {
     /// Has an endpoint chosen for a request that came at `arrived`.
     pub(super) fn choose(&mut self, number: u32, arrived: Duration) {
-        let job = self.job(number);
-        let ids = self.stage.traffic.ids(job);
         match &mut self.chooser {
             Chooser::Rule(balance) => {
+                let job = &self.stage.traffic.jobs[number as usize];
+                let ids = self.stage.traffic.ids(job);
                 let block_size = self.stage.engines[0].block_size;
                 let names = || BlockNames::new(&Prompt::Tokens(ids.as_slice().into()), block_size, job.model.into());
                 let known = Known { number, session: job.session, ids: &ids, names: &names, now: self.now };
@@ -72,14 +72,20 @@ impl Run<'_, '_> {
                     None => self.fail(number, "picker: there is no endpoint".into()),
                 }
             }
-            Chooser::Pipeline { picker, picking, .. } => {
-                let model = self.stage.traffic.models[job.model as usize].clone();
-                let asked = Asked { number, session: job.session, model, ids };
-                let picker = picker.clone();
-                picking.push(Box::pin(async move { (number, arrived, picker.pick(asked).await) }));
-                self.take_picks();
-            }
+            Chooser::Pipeline { .. } => self.come(number, arrived),
         }
+    }
+
+    /// Has the pipeline pick for a request that may go.
+    pub(super) fn pick(&mut self, number: u32, arrived: Duration) {
+        let job = self.job(number);
+        let ids = self.stage.traffic.ids(job);
+        let Chooser::Pipeline { picker, picking, .. } = &mut self.chooser else { return };
+        let model = self.stage.traffic.models[job.model as usize].clone();
+        let asked = Asked { number, session: job.session, model, ids, waited: self.now - arrived };
+        let picker = picker.clone();
+        picking.push(Box::pin(async move { (number, arrived, picker.pick(asked).await) }));
+        self.take_picks();
     }
 
     /// Sends what has been picked.
@@ -88,10 +94,12 @@ impl Run<'_, '_> {
             bell.0.store(false, Relaxed);
             let waker = Waker::from(bell.clone());
             match picking.poll_next_unpin(&mut Context::from_waker(&waker)) {
-                Poll::Ready(Some((job, arrived, Ok(pick)))) => self.send(job, arrived, pick),
-                Poll::Ready(Some((job, _, Err(refused)))) => {
-                    let reason = refused.reason().unwrap_or("refused");
-                    self.fail(job, format!("picker: {} {reason}", refused.status()));
+                Poll::Ready(Some((number, arrived, picked))) => {
+                    match picked {
+                        Ok(pick) => self.send(number, arrived, pick),
+                        Err(refused) => self.turn_away(number, Some(refused)),
+                    }
+                    self.departed(number);
                 }
                 Poll::Ready(None) => return,
                 // Not all that can go on have been looked at.

@@ -9,6 +9,7 @@ mod change_tests;
 mod chooser;
 mod clock;
 pub mod disagg;
+mod door;
 mod lines;
 mod membership;
 mod oracle;

@@ -12,6 +12,7 @@ use epp_plugin_api::{
 use super::clock::Clock;
 use crate::config::{self, Environment, Mistake};
 use crate::flow::refusal::Refusal;
+use crate::flow::settings::Settings;
 use crate::generation::Generation;
 use crate::sched::cycle::Inputs;
 use crate::sched::metrics::SchedMetrics;
@@ -33,6 +34,8 @@ pub(super) struct Asked {
     pub session: Option<u32>,
     pub model: String,
     pub ids: Vec<u32>,
+    /// How long it has waited already.
+    pub waited: Duration,
 }
 
 /// A pick; what is held for it is given back when it is dropped.
@@ -114,10 +117,15 @@ impl Picker {
         listeners.for_each(|listener| listener.sink.message(id, topic.as_bytes(), payload));
     }
 
+    /// How requests wait; `None`: they do not.
+    pub fn flow(&self) -> Option<Settings> {
+        self.generation.flow.clone()
+    }
+
     /// What of its config is not played.
     pub fn passed_over(&self) -> Vec<String> {
-        let flow = self.generation.flow.is_some();
-        flow.then(|| "flow control is passed over: nobody waits in the picker".to_owned()).into_iter().collect()
+        let asks = self.generation.plan.plugins.iter().filter(|plugin| plugin.instance.remote.is_some());
+        asks.map(|plugin| format!("{} asks a service, and there is none", plugin.name)).collect()
     }
 
     fn request(&self, asked: &Asked) -> InferenceRequest {
@@ -138,7 +146,7 @@ impl Picker {
                 ..Parsed::default()
             },
             received: self.clock.instant(self.clock.elapsed()),
-            waited: Duration::ZERO,
+            waited: asked.waited,
         };
         request.headers.set("x-request-id", request.id.clone());
         if let Some(session) = asked.session {

@@ -15,6 +15,7 @@ use super::balance::Balance;
 use super::cache_events::Said;
 use super::chooser::Chooser;
 use super::disagg::{Moving, Transfer};
+use super::door::Door;
 use super::picker::Picker;
 use super::pool::Pool;
 use super::report::ArmReport;
@@ -63,6 +64,8 @@ pub(super) enum What {
     Hear,
     /// The blocks of a prompt have been moved.
     Moved(u32),
+    /// Those who wait in the picker are looked at.
+    Look,
     /// A request that was lost is picked for again.
     Again(u32),
     Arrive(u32),
@@ -89,6 +92,8 @@ pub(super) struct Run<'a, 'p> {
     pub lost_once: HashMap<u32, Duration, FixedState>,
     /// Messages about caches that are on their way.
     pub heard: VecDeque<Said>,
+    /// Who waits in the picker; `None`: nobody ever does.
+    pub door: Option<Door>,
     waiting: Waiting,
     /// Requests that have come and not ended.
     n_open: usize,
@@ -145,6 +150,7 @@ impl<'a, 'p> Run<'a, 'p> {
             moving: HashMap::default(),
             lost_once: HashMap::default(),
             heard: VecDeque::new(),
+            door: None,
             waiting: Waiting::new(stage.traffic),
             n_open: 0,
             n_over: 0,
@@ -170,6 +176,7 @@ impl<'a, 'p> Run<'a, 'p> {
             self.at(change.time(), What::Change(at as u32));
         }
         self.listen();
+        self.open_door();
         self.begin_step(0);
     }
 
@@ -189,6 +196,7 @@ impl<'a, 'p> Run<'a, 'p> {
         }
         if wakes.is_some() {
             self.take_picks();
+            self.let_go();
         }
         if next == Some(at)
             && let Some(Reverse((_, what))) = self.due.pop()
@@ -214,6 +222,7 @@ impl<'a, 'p> Run<'a, 'p> {
             What::Publish => self.publish(self.now.saturating_sub(self.stage.scrape_delay)),
             What::Hear => self.hear(),
             What::Moved(job) => self.moved(job),
+            What::Look => self.look_at_time(),
             What::Again(job) => {
                 let arrived = self.lost_once.get(&job).copied().unwrap_or(self.now);
                 self.choose(job, arrived);
@@ -232,6 +241,7 @@ impl<'a, 'p> Run<'a, 'p> {
                     events.into_iter().for_each(|event| self.engine_says(row, event));
                     self.tell_of_cache(row);
                     self.schedule(row);
+                    self.look();
                 }
             }
         }
@@ -268,6 +278,7 @@ impl<'a, 'p> Run<'a, 'p> {
     fn scrape(&mut self) {
         let loads = self.pool.observe();
         self.tally.observed(self.now, &loads, &self.blocks);
+        self.end_lull(self.is_quiet());
         self.said.push_back((self.now, loads));
         if self.n_open > 0 && self.stage.scrape_delay > Duration::ZERO {
             self.at(self.now + self.stage.scrape_delay, What::Publish);
@@ -278,6 +289,13 @@ impl<'a, 'p> Run<'a, 'p> {
         if self.scraping {
             self.at(self.now + self.stage.scrape_interval, What::Scrape);
         }
+    }
+
+    /// Whether nothing is under way, and nothing will come but news of that.
+    fn is_quiet(&self) -> bool {
+        let news =
+            |what: &What| matches!(what, What::Scrape | What::Publish | What::Hear | What::Look | What::Engine { .. });
+        self.pool.in_flight.iter().all(|n| *n == 0) && self.due.iter().all(|Reverse((_, what))| news(what))
     }
 
     /// Lets the picker see what engines said last until then.
@@ -293,11 +311,12 @@ impl<'a, 'p> Run<'a, 'p> {
     }
 
     /// Lets the picker see the board as it is now.
-    pub(super) fn show_board(&self) {
+    pub(super) fn show_board(&mut self) {
         if let Some(picker) = self.chooser.picker() {
             let now = picker.clock.instant(self.now);
             picker.board.store(self.pool.snapshot(&picker.clock, now, self.stage.staleness).into());
         }
+        self.look();
     }
 
     fn arrive(&mut self, number: u32) {
