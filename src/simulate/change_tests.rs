@@ -256,7 +256,7 @@ fn requests_wait_in_the_picker_while_the_pool_is_full() {
     assert!(free > 30 && at_once.completed == 40, "{free}");
     assert!(report.wait_seconds.mean > at_once.wait_seconds.mean);
     let (_, late) = most("late", &waits(1, "1s"));
-    assert!(late.failures["picker: 503 rejected-ttl-expired"] > 0, "{:?}", late.failures);
+    assert!(late.failures["picker: 429 rejected-ttl-expired"] > 0, "{:?}", late.failures);
     assert_eq!(late.completed + late.failures.values().sum::<u64>(), 40);
 }
 
