@@ -352,15 +352,10 @@ fn config_page(generations: Generations, last_error: LastError) -> Arc<dyn Fn() 
     })
 }
 
-/// What plugins want to hear of KV caches. They connect to endpoints only if the config tells them of endpoints.
+/// What plugins want to hear of KV caches.
 fn wanted_kv(plan: &Plan) -> Vec<Wanted> {
-    let wanted = |(at, plugin): (usize, &Planned)| {
-        let mut subscription = plugin.instance.kv.clone()?;
-        subscription.connect = subscription.connect.filter(|_| plan.hears_of_endpoints(at));
-        let any = subscription.connect.is_some() || subscription.bind.is_some();
-        any.then(|| Wanted { plugin: plugin.name.clone(), subscription })
-    };
-    plan.plugins.iter().enumerate().filter_map(wanted).collect()
+    let wanted = |(plugin, subscription): (&str, _)| Wanted { plugin: plugin.to_owned(), subscription };
+    plan.kv_subscriptions().map(wanted).collect()
 }
 
 fn truth_page(hub: &MetricHub) -> Arc<dyn Fn() -> serde_json::Value + Send + Sync> {

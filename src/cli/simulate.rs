@@ -18,6 +18,7 @@ use crate::simulate::arm::{Arm, BUILT_IN};
 use crate::simulate::calibration::Calibration;
 use crate::simulate::report::{ArmReport, Report, Setup};
 use crate::simulate::rollout::Rollouts;
+use crate::simulate::schedule;
 use crate::simulate::simulation::{Stage, run as simulate};
 use crate::simulate::traffic::Traffic;
 
@@ -61,7 +62,8 @@ pub struct Args {
     /// Only so many requests of the trace
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// A calibration file, YAML or JSON, that describes the engines; docs/simulate.md has the fields and the built-in one
+    /// A calibration file, YAML or JSON, that describes the engines, or dense-8b-80gb, which is the default,
+    /// dense-8b-24gb or dense-70b-4x80gb; docs/simulate.md has the fields and where the numbers come from
     #[arg(long, value_name = "FILE")]
     pub engine: Option<PathBuf>,
     /// How fast the engines are, given to the endpoints in turns; 1 is as calibrated
@@ -73,6 +75,16 @@ pub struct Args {
     /// How long it takes until the picker knows what an engine said
     #[arg(long, value_name = "MS", default_value_t = 10)]
     pub scrape_delay_ms: u64,
+    /// How long it takes until the picker knows what an engine said of its cache, if the config listens to that
+    #[arg(long, value_name = "MS", default_value_t = 5)]
+    pub event_delay_ms: u64,
+    /// A list of engines that fail, leave, join or become slow, and when, YAML or JSON; docs/simulate.md describes it
+    #[arg(long, value_name = "FILE")]
+    pub changes: Option<PathBuf>,
+    /// So many endpoints, the first ones, are for prefill and the others for decode, by their role labels; 0: all are for
+    /// both
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub prefill: u32,
     /// After how long an engine's load counts as unknown
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub staleness_ms: u64,
@@ -132,22 +144,30 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         true => BUILT_IN.iter().filter_map(|arm| Arm::built_in(arm.name)).collect(),
         false => arms,
     };
-    let engine = match &args.engine {
-        None => Calibration::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            Calibration::read(&text).map_err(|why| anyhow!("{}: {why}", path.display()))?
-        }
-    };
+    let engine = engine(args.engine.as_deref())?;
     let engines = (0..args.endpoints as usize).map(|i| engine.at_speed(args.speeds[i % args.speeds.len()]));
     let engines = engines.collect::<Result<Vec<_>, _>>().map_err(|why| anyhow!("--speeds: {why}"))?;
+    if args.prefill > 0 && args.prefill >= args.endpoints {
+        bail!("--prefill: expected fewer than the {} endpoints, found {}", args.endpoints, args.prefill);
+    }
+    let changes = match &args.changes {
+        None => Vec::new(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            schedule::read(&text, args.endpoints).map_err(|why| anyhow!("{}: {why}", path.display()))?
+        }
+    };
     let (name, traffic) = traffic(args)?;
     let stage = Stage {
         traffic: &traffic,
         engines,
+        prefill: args.prefill as usize,
+        transfer: engine.transfer().map_err(|why| anyhow!(why))?,
+        changes: &changes,
         seed: args.seed,
         scrape_interval: Duration::from_millis(args.scrape_interval_ms),
         scrape_delay: Duration::from_millis(args.scrape_delay_ms),
+        event_delay: Duration::from_millis(args.event_delay_ms),
         staleness: Duration::from_millis(args.staleness_ms),
         registry,
     };
@@ -156,10 +176,14 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         let mut progress = Progress::new(&arm.name, Unit::Requests, Some(traffic.len() as u64));
         let done = simulate(arm, &stage, &mut |done| progress.tell(done as u64));
         drop(progress);
-        reports.push(done.map_err(|mistakes| {
+        let done = done.map_err(|mistakes| {
             let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
             anyhow!("the config of arm {} has mistakes:\n  {}", arm.name, lines.join("\n  "))
-        })?);
+        })?;
+        for note in &done.notes {
+            let _ = writeln!(std::io::stderr(), "{}: {note}", arm.name);
+        }
+        reports.push(done);
     }
     let (prompt_tokens, output_tokens) = traffic.tokens();
     let setup = Setup {
@@ -173,9 +197,21 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         rate_scale: args.rate_scale,
         scrape_interval_seconds: stage.scrape_interval.as_secs_f64(),
         scrape_delay_seconds: stage.scrape_delay.as_secs_f64(),
+        event_delay_seconds: stage.event_delay.as_secs_f64(),
+        prefill_endpoints: args.prefill.into(),
+        changes: changes.clone(),
         engine,
     };
     Ok(Report { setup, arms: reports })
+}
+
+fn engine(path: Option<&Path>) -> anyhow::Result<Calibration> {
+    let Some(path) = path else { return Ok(Calibration::default()) };
+    if let Some(known) = Calibration::built_in().into_iter().find(|engine| Path::new(&engine.name) == path) {
+        return Ok(known);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Calibration::read(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
 fn chosen(arm: &str) -> anyhow::Result<Arm> {
@@ -310,6 +346,13 @@ mod tests {
             "{why}"
         );
         assert!(format!("{:#}", chosen("mine=/nowhere").unwrap_err()).starts_with("--arm mine: /nowhere: "));
+    }
+
+    #[test]
+    fn an_engine_is_built_in_or_read() {
+        assert_eq!(engine(Some(Path::new("dense-8b-24gb"))).unwrap().blocks, 2670);
+        assert_eq!(engine(None).unwrap().name, "dense-8b-80gb");
+        assert!(format!("{:#}", engine(Some(Path::new("/nowhere"))).unwrap_err()).starts_with("/nowhere: "));
     }
 
     #[test]

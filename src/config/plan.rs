@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use epp_plugin_api::recorded::RecordedValue;
-use epp_plugin_api::{DataKey, Instance, Node, Place, PluginType};
+use epp_plugin_api::{DataKey, Instance, KvSubscription, Node, Place, PluginType};
 
 use super::mistake::Mistake;
 
@@ -51,6 +51,17 @@ impl Plan {
         headers.sort_unstable();
         headers.dedup();
         headers
+    }
+
+    /// What plugins want to hear of KV caches, with their names. They connect to endpoints only if the config tells them of
+    /// endpoints.
+    pub fn kv_subscriptions(&self) -> impl Iterator<Item = (&str, KvSubscription)> {
+        self.plugins.iter().enumerate().filter_map(|(at, plugin)| {
+            let mut subscription = plugin.instance.kv.clone()?;
+            subscription.connect = subscription.connect.filter(|_| self.hears_of_endpoints(at));
+            let any = subscription.connect.is_some() || subscription.bind.is_some();
+            any.then_some((plugin.name.as_str(), subscription))
+        })
     }
 
     /// The place of the discovery plugin.

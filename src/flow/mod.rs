@@ -6,7 +6,7 @@
 pub mod admission;
 mod band;
 pub mod control;
-mod core;
+pub mod core;
 pub mod eviction;
 pub mod fullness;
 mod metrics;

@@ -23,7 +23,7 @@ fn arm(name: &str, ttft: f64) -> Value {
         "prompt_tokens": 4000, "output_tokens": 400, "reused_tokens": 1000, "reusable_tokens": 2000, "reuse_share": 0.5,
         "inflight_max_over_mean": 1.25, "inflight_momentary_max_over_mean": 1.5, "makespan_seconds": 9.5,
         "ttft_seconds": spread(ttft), "tpot_seconds": spread(0.01), "e2e_seconds": spread(1.0), "wait_seconds": spread(0.1),
-        "preemptions": 0, "picks_per_endpoint": [3, 2],
+        "preemptions": 0, "retries": 0, "prefilled_elsewhere": 0, "picks_per_endpoint": [3, 2],
         "histograms": {"ttft": histogram, "tpot": histogram, "e2e": histogram},
         "series": {
             "seconds_each": 5.0, "in_flight_per_endpoint": [[2.0, 1.0], [1.0, 1.0]], "in_flight_mean": [1.5, 1.0],
@@ -36,7 +36,8 @@ fn arm(name: &str, ttft: f64) -> Value {
 fn report(arms: Vec<Value>) -> Report {
     let setup = json!({
         "traffic": "t.jsonl", "requests": 5, "prompt_tokens": 4000, "output_tokens": 400, "endpoints": 2, "speeds": [1.0],
-        "seed": 1, "rate_scale": 1.0, "scrape_interval_seconds": 0.05, "scrape_delay_seconds": 0.01, "engine": {}
+        "seed": 1, "rate_scale": 1.0, "scrape_interval_seconds": 0.05, "scrape_delay_seconds": 0.01,
+        "event_delay_seconds": 0.005, "prefill_endpoints": 0, "engine": {}
     });
     Report::read(&json!({"setup": setup, "arms": arms}).to_string()).unwrap()
 }
@@ -209,6 +210,7 @@ fn names_of_users_are_text_and_nothing_else() {
     let mut hostile = report(vec![arm(HOSTILE, 0.01), arm("b", 0.02)]);
     hostile.setup.traffic = HOSTILE.into();
     hostile.setup.engine.source = HOSTILE.into();
+    hostile.arms[0].notes = vec![HOSTILE.to_owned()];
     hostile.arms[0].failures = [(HOSTILE.to_owned(), 1)].into();
     let mut slow = measured();
     slow["pickers"][0]["name"] = json!(HOSTILE);

@@ -49,6 +49,8 @@ pub struct Outcome {
     /// The endpoint that the request goes to.
     pub id: EndpointId,
     pub target: Arc<EndpointMeta>,
+    /// Who computes the prompt, if the pick names one for that.
+    pub prefill: Option<EndpointId>,
     /// Everyone who got past the filters, with their totals; empty unless asked for.
     pub scores: Vec<(Arc<EndpointMeta>, f64)>,
     /// What the profile handler changes about the request's headers.
@@ -306,6 +308,7 @@ impl Pipeline {
             destination,
             id: snapshot.id(target),
             target: snapshot.meta(target).clone(),
+            prefill: picked.prefill().map(|idx| snapshot.id(idx)),
             scores: scored.iter().map(|(idx, total)| (snapshot.meta(*idx).clone(), *total)).collect(),
             headers,
             held,

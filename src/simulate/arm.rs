@@ -32,8 +32,7 @@ pub enum Rule {
     ConsistentHash,
     /// The one with fewer requests in flight of two that are drawn.
     PowerOfTwo,
-    /// Looks into the engines: the longest prefix that is really cached, or is being computed, among those with at most
-    /// a quarter, and two, more requests in flight than the mean; of equals the fewest in flight.
+    /// Knows the state of the engines and the traffic that is still to come, and takes what costs least.
     Oracle,
 }
 
@@ -85,8 +84,29 @@ schedulingProfiles:
   - {pluginRef: max-score-picker}
 ";
 
+/// The scorers of the default config and one more for what is in flight; cached prefixes as the engines tell of them.
+const PRECISE: &str = "\
+plugins:
+- {type: precise-prefix-cache-producer, parameters: {speculativeIndexing: true}}
+- {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}
+- {type: queue-scorer}
+- {type: kv-cache-utilization-scorer}
+- {type: active-request-scorer}
+- {type: endpoint-notification-source}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: prefix-cache-scorer, weight: 3}
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
+  - {pluginRef: active-request-scorer, weight: 2}
+dataLayer:
+  sources:
+  - {pluginRef: endpoint-notification-source, extractors: [{pluginRef: precise-prefix-cache-producer}]}
+";
+
 /// Every built-in arm.
-pub const BUILT_IN: [BuiltIn; 9] = [
+pub const BUILT_IN: [BuiltIn; 10] = [
     BuiltIn { name: "default", about: "what this picker does with an empty config", way: Given::Config("") },
     BuiltIn {
         name: "go-default",
@@ -97,6 +117,11 @@ pub const BUILT_IN: [BuiltIn; 9] = [
         name: "go-burst",
         about: "the burst profile of llm-d's RL integration, run by this one",
         way: Given::Config(GO_BURST),
+    },
+    BuiltIn {
+        name: "precise",
+        about: "cached prefixes as the engines tell of them, queues, free KV cache, requests in flight",
+        way: Given::Config(PRECISE),
     },
     BuiltIn { name: "random", about: "any endpoint", way: Given::Rule(Rule::Random) },
     BuiltIn { name: "round-robin", about: "one after the other", way: Given::Rule(Rule::RoundRobin) },
@@ -113,7 +138,7 @@ pub const BUILT_IN: [BuiltIn; 9] = [
     BuiltIn { name: "power-of-two", about: "the less busy of two that are drawn", way: Given::Rule(Rule::PowerOfTwo) },
     BuiltIn {
         name: "oracle",
-        about: "looks into the engines: the longest cached prefix where not much more than the mean is in flight",
+        about: "knows the engines and all that is still to come: the least cost by waiting, computing and pushing out",
         way: Given::Rule(Rule::Oracle),
     },
 ];

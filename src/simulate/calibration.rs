@@ -6,6 +6,7 @@ use epp_sim::model::{ModelSettings, SettingsError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::disagg::Transfer;
 use crate::yaml::{self, Duplicates};
 
 /// Describes a type of engine. Fields that a file leaves out are those of the built-in one.
@@ -34,6 +35,10 @@ pub struct Calibration {
     pub decode_micros_per_request: f64,
     /// Nanoseconds that each token of a decoding request's context adds. Default 49.
     pub decode_nanos_per_context_token: f64,
+    /// Milliseconds that it takes to begin to move the blocks of a prompt to another engine. Default 5.
+    pub transfer_millis: f64,
+    /// Tokens a second of which blocks can be moved there. Default 300000.
+    pub transfer_tokens_per_second: f64,
 }
 
 impl Default for Calibration {
@@ -55,11 +60,46 @@ impl Default for Calibration {
             decode_step_millis: 6.0,
             decode_micros_per_request: 20.0,
             decode_nanos_per_context_token: 49.0,
+            transfer_millis: 5.0,
+            transfer_tokens_per_second: 300_000.0,
         }
     }
 }
 
 impl Calibration {
+    /// Every built-in type. docs/simulate.md has the arithmetic.
+    pub fn built_in() -> [Self; 3] {
+        let computed =
+            |of: &str| format!("computed from data sheets, not measured: {of}; docs/simulate.md has the arithmetic");
+        let small = Self {
+            name: "dense-8b-24gb".into(),
+            source: computed(
+                "a dense model of 8 billion parameters in 16 bits on one accelerator with 24 GB, 0.6 TB/s and 125 TFLOP/s",
+            ),
+            blocks: 2670,
+            step_tokens: 2048,
+            prefill_micros_per_token: 320.0,
+            decode_step_millis: 33.0,
+            decode_nanos_per_context_token: 273.0,
+            transfer_tokens_per_second: 19_000.0,
+            ..Self::default()
+        };
+        let large = Self {
+            name: "dense-70b-4x80gb".into(),
+            source: computed(
+                "a dense model of 70 billion parameters in 16 bits on four accelerators with 80 GB, 3.35 TB/s and \
+                 990 TFLOP/s each",
+            ),
+            blocks: 28_000,
+            prefill_micros_per_token: 111.0,
+            decode_step_millis: 15.2,
+            decode_nanos_per_context_token: 31.0,
+            transfer_tokens_per_second: 122_000.0,
+            ..Self::default()
+        };
+        [Self::default(), small, large]
+    }
+
     /// Reads YAML or JSON.
     ///
     /// # Errors
@@ -72,7 +112,22 @@ impl Calibration {
             None => why.to_string(),
         })?;
         calibration.at_speed(1.0)?;
+        calibration.transfer()?;
         Ok(calibration)
+    }
+
+    /// What it takes to move the blocks of a prompt from one such engine to another.
+    ///
+    /// # Errors
+    /// Says why there is no such time.
+    pub fn transfer(&self) -> Result<Transfer, String> {
+        let (millis, rate) = (self.transfer_millis, self.transfer_tokens_per_second);
+        let fixed = Duration::try_from_secs_f64(millis * 1e-3)
+            .map_err(|_| format!("transferMillis must be a time of at least 0, found {millis}"))?;
+        if !(rate >= 1.0 && rate.is_finite()) {
+            return Err(format!("transferTokensPerSecond must be a number of at least 1, found {rate}"));
+        }
+        Ok(Transfer { fixed, per_token: Duration::from_secs_f64(1.0 / rate) })
     }
 
     /// An engine of this type that does everything `speed` times as fast.
@@ -115,11 +170,23 @@ mod tests {
     }
 
     #[test]
+    fn built_in_types_are_engines_of_their_own_names() {
+        let mut names: Vec<String> = Calibration::built_in().map(|engine| engine.name).into();
+        for engine in Calibration::built_in() {
+            assert!(engine.at_speed(1.0).is_ok() && engine.transfer().is_ok(), "{}", engine.name);
+        }
+        names.dedup();
+        assert_eq!(names, ["dense-8b-80gb", "dense-8b-24gb", "dense-70b-4x80gb"]);
+    }
+
+    #[test]
     fn what_is_no_engine_is_named() {
         for (text, says) in [
             ("seats: 0\n", "seats must be at least 1, found 0"),
             ("seats: many\n", "line 1 column 8: "),
             ("seat: 1\n", "line 1 column "),
+            ("transferMillis: -1\n", "transferMillis must be a time of at least 0, found -1"),
+            ("transferTokensPerSecond: 0\n", "transferTokensPerSecond must be a number of at least 1, found 0"),
             ("prefillMicrosPerToken: -1\n", "prefillMicrosPerToken must be a time of at least 0, found -1"),
         ] {
             let why = Calibration::read(text).unwrap_err();

@@ -39,6 +39,11 @@ impl Clock {
         self.zero + at
     }
 
+    /// How long after the beginning a moment is.
+    pub fn since_zero(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.zero)
+    }
+
     /// Time since the beginning.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Relaxed))

@@ -2,15 +2,26 @@
 
 pub mod arm;
 mod balance;
+mod cache_events;
 pub mod calibration;
+#[cfg(test)]
+mod change_tests;
+mod chooser;
 mod clock;
+pub mod disagg;
+mod door;
 mod lines;
+mod membership;
+mod oracle;
 mod picker;
 mod pool;
 pub mod report;
 pub mod rollout;
+pub mod schedule;
+mod serving;
 pub mod simulation;
 mod tally;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
+mod waiting;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use epp_plugin_api::{
-    Charge, Held, InferenceRequest, Ledger, MetricHub, Parsed, Piece, PluginType, ResponseEnd, Served, Slots, Snapshot,
-    Usage,
+    Charge, EndpointId, EndpointName, Held, InferenceRequest, KvSubscription, Ledger, MetricHub, Parsed, Piece,
+    PluginType, ResponseEnd, Served, Slots, Snapshot, Usage,
 };
 
 use super::clock::Clock;
 use crate::config::{self, Environment, Mistake};
 use crate::flow::refusal::Refusal;
+use crate::flow::settings::Settings;
 use crate::generation::Generation;
 use crate::sched::cycle::Inputs;
 use crate::sched::metrics::SchedMetrics;
@@ -24,6 +25,7 @@ pub(super) struct Picker {
     pub board: ArcSwap<Snapshot>,
     ledger: Ledger,
     decisions: Decisions,
+    listeners: Vec<KvSubscription>,
 }
 
 /// What is sent to the picker.
@@ -32,11 +34,15 @@ pub(super) struct Asked {
     pub session: Option<u32>,
     pub model: String,
     pub ids: Vec<u32>,
+    /// How long it has waited already.
+    pub waited: Duration,
 }
 
 /// A pick; what is held for it is given back when it is dropped.
 pub(super) struct Pick {
     pub row: usize,
+    /// Who computes the prompt for it.
+    pub prefill: Option<usize>,
     pub ids: Vec<u32>,
     pub lasting: Lasting,
 }
@@ -59,12 +65,14 @@ impl Picker {
             Environment { registry, slots: &slots, metrics: &hub, staleness, allow_experimental: true, previous: None };
         let plan = config::load(text, &environment)?;
         let metrics = Arc::new(SchedMetrics::new(&hub));
+        let listeners = plan.kv_subscriptions().map(|(_, subscription)| subscription).collect();
         Ok(Self {
             generation: Generation::new(1, plan, &metrics, &hub),
             clock: Clock::default(),
             board: ArcSwap::default(),
             ledger: Ledger::default(),
             decisions: Decisions::default(),
+            listeners,
         })
     }
 
@@ -84,7 +92,40 @@ impl Picker {
         };
         let (outcome, _) = self.generation.pipeline.run(inputs, &self.clock).await?;
         let lasting = Lasting { held: outcome.held, charge: Some(outcome.charge) };
-        Ok(Pick { row: outcome.id.slot(), ids: asked.ids, lasting })
+        let (row, prefill) = (outcome.id.slot(), outcome.prefill.map(EndpointId::slot));
+        Ok(Pick { row, prefill: prefill.filter(|prefill| *prefill != row), ids: asked.ids, lasting })
+    }
+
+    /// Whether some plugin wants to hear of caches.
+    pub fn listens(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// An endpoint is there.
+    pub fn came(&self, id: EndpointId, name: &EndpointName) {
+        self.listeners.iter().for_each(|listener| listener.sink.begins(id, name));
+    }
+
+    /// An endpoint has left.
+    pub fn left(&self, id: EndpointId) {
+        self.generation.pipeline.forget(id);
+    }
+
+    /// An engine has said something of its cache.
+    pub fn hear(&self, id: EndpointId, topic: &str, payload: &[u8]) {
+        let listeners = self.listeners.iter().filter(|listener| topic.starts_with(&listener.topic));
+        listeners.for_each(|listener| listener.sink.message(id, topic.as_bytes(), payload));
+    }
+
+    /// How requests wait; `None`: they do not.
+    pub fn flow(&self) -> Option<Settings> {
+        self.generation.flow.clone()
+    }
+
+    /// What of its config is not played.
+    pub fn passed_over(&self) -> Vec<String> {
+        let asks = self.generation.plan.plugins.iter().filter(|plugin| plugin.instance.remote.is_some());
+        asks.map(|plugin| format!("{} asks a service, and there is none", plugin.name)).collect()
     }
 
     fn request(&self, asked: &Asked) -> InferenceRequest {
@@ -105,7 +146,7 @@ impl Picker {
                 ..Parsed::default()
             },
             received: self.clock.instant(self.clock.elapsed()),
-            waited: Duration::ZERO,
+            waited: asked.waited,
         };
         request.headers.set("x-request-id", request.id.clone());
         if let Some(session) = asked.session {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::calibration::Calibration;
+use super::schedule::Change;
 
 /// A whole report. Times are in seconds and token counts in tokens. Equal input gives equal bytes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +37,13 @@ pub struct Setup {
     /// How often each engine was asked for its load, and after how long the picker knew.
     pub scrape_interval_seconds: f64,
     pub scrape_delay_seconds: f64,
+    /// After how long the picker knew what an engine said of its cache.
+    pub event_delay_seconds: f64,
+    /// Endpoints that were there for prefill only, the first ones; 0: each was for both.
+    pub prefill_endpoints: u64,
+    /// What happened to engines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     pub engine: Calibration,
 }
 
@@ -76,6 +84,13 @@ pub struct ArmReport {
     pub wait_seconds: Spread,
     /// Requests that an engine put back for want of blocks, as often as it did.
     pub preemptions: u64,
+    /// Requests that were lost with their engine and picked for once more.
+    pub retries: u64,
+    /// Requests whose prompt was computed by another engine than the one that answered.
+    pub prefilled_elsewhere: u64,
+    /// What of the arm's config was not played.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// How many requests each endpoint was given.
     pub picks_per_endpoint: Vec<u64>,
     pub histograms: Histograms,

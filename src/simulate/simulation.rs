@@ -3,39 +3,47 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use epp_plugin_api::{PluginType, Usage};
-use epp_sim::model::{BlockNames, Event, Happening, Load, ModelSettings, Prompt, Refusal, Request, RequestId};
+use epp_plugin_api::PluginType;
+use epp_sim::model::{Load, ModelSettings, RequestId};
 use epp_trace::record::Since;
 use foldhash::fast::FixedState;
-use futures_util::StreamExt;
-use futures_util::future::LocalBoxFuture;
-use futures_util::stream::FuturesUnordered;
 
 use super::arm::{Arm, Way};
-use super::balance::{Balance, Known};
-use super::picker::{Asked, Lasting, Pick, Picker};
+use super::balance::Balance;
+use super::cache_events::Said;
+use super::chooser::Chooser;
+use super::disagg::{Moving, Transfer};
+use super::door::Door;
+use super::picker::Picker;
 use super::pool::Pool;
 use super::report::ArmReport;
-use super::tally::{Ended, Tally};
+use super::schedule::{Change, at_first};
+use super::serving::Live;
+use super::tally::Tally;
 use super::traffic::{Job, Traffic};
+use super::waiting::Waiting;
 use crate::config::Mistake;
-use crate::flow::refusal::Refusal as Refused;
 
 /// Where traffic is sent, and what the picker hears of it; the same for all arms.
 pub struct Stage<'a> {
     pub traffic: &'a Traffic,
     /// An engine an endpoint; at least one.
     pub engines: Vec<ModelSettings>,
+    /// So many of them, the first ones, are for prefill and the others for decode; 0: each is for both.
+    pub prefill: usize,
+    /// What moving the blocks of a prompt takes.
+    pub transfer: Transfer,
+    /// What happens to engines, by time.
+    pub changes: &'a [Change],
     pub seed: u64,
-    /// How often every engine is asked for its load.
+    /// How often every engine is asked for its load, and the list of endpoints is read.
     pub scrape_interval: Duration,
     /// How long it takes until the picker knows what an engine said.
     pub scrape_delay: Duration,
+    /// How long it takes until the picker knows what an engine said of its cache.
+    pub event_delay: Duration,
     /// How long what an engine said counts.
     pub staleness: Duration,
     /// The plugins that configs may name.
@@ -44,10 +52,22 @@ pub struct Stage<'a> {
 
 /// What happens at a time. Of one moment, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+pub(super) enum What {
+    /// A change to an engine, by its place in the list.
+    Change(u32),
+    /// The picker comes to know whether an endpoint is there.
+    List(u32),
     Step(u32),
     Scrape,
     Publish,
+    /// The picker hears the next message about a cache.
+    Hear,
+    /// The blocks of a prompt have been moved.
+    Moved(u32),
+    /// Those who wait in the picker are looked at.
+    Look,
+    /// A request that was lost is picked for again.
+    Again(u32),
     Arrive(u32),
     /// Only the newest of an engine counts.
     Engine {
@@ -56,44 +76,24 @@ enum What {
     },
 }
 
-/// A request in an engine.
-struct Live {
-    job: u32,
-    arrived: Duration,
-    admitted: Duration,
-    first_token: Duration,
-    lasting: Lasting,
-}
-
-/// A request that is being picked for.
-type Picking = LocalBoxFuture<'static, (u32, Duration, Result<Pick, Refused>)>;
-
-enum Chooser {
-    Rule(Box<Balance>),
-    Pipeline { picker: Rc<Picker>, picking: FuturesUnordered<Picking>, bell: Arc<Bell> },
-}
-
-/// Rings when somebody who waits in a pick can go on.
-#[derive(Default)]
-struct Bell(AtomicBool);
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-struct Run<'a, 'p> {
-    stage: &'a Stage<'a>,
+pub(super) struct Run<'a, 'p> {
+    pub stage: &'a Stage<'a>,
     progress: &'p mut dyn FnMut(usize),
-    chooser: Chooser,
-    pool: Pool,
-    tally: Tally,
-    now: Duration,
+    pub chooser: Chooser,
+    pub pool: Pool,
+    pub tally: Tally,
+    pub now: Duration,
     due: BinaryHeap<Reverse<(Duration, What)>>,
-    stamps: Vec<u64>,
-    scheduled: Vec<Option<Duration>>,
-    live: Vec<HashMap<RequestId, Live, FixedState>>,
+    pub stamps: Vec<u64>,
+    pub scheduled: Vec<Option<Duration>>,
+    pub live: Vec<HashMap<RequestId, Live, FixedState>>,
+    /// Requests whose blocks are on their way, and those that were lost once, with their arrivals.
+    pub moving: HashMap<u32, Moving, FixedState>,
+    pub lost_once: HashMap<u32, Duration, FixedState>,
+    /// Messages about caches that are on their way.
+    pub heard: VecDeque<Said>,
+    /// Who waits in the picker; `None`: nobody ever does.
+    pub door: Option<Door>,
     waiting: Waiting,
     /// Requests that have come and not ended.
     n_open: usize,
@@ -108,14 +108,6 @@ struct Run<'a, 'p> {
     next_free: usize,
 }
 
-/// Who waits for whom.
-struct Waiting {
-    /// By request: how many it still waits for.
-    n_left: Vec<u32>,
-    begin: Vec<u32>,
-    followers: Vec<u32>,
-}
-
 /// Sends all of the traffic by one arm. Tells `progress` how many requests are over, now and then.
 ///
 /// # Errors
@@ -127,33 +119,38 @@ pub fn run(arm: &Arm, stage: &Stage<'_>, progress: &mut dyn FnMut(usize)) -> Res
     assert!(!stage.engines.is_empty(), "a stage has engines");
     // Random choices of plugins and of the pipeline come from this thread's generator.
     fastrand::seed(stage.seed);
-    let chooser = match &arm.way {
-        Way::Rule(rule) => Chooser::Rule(Balance::new(*rule, stage.engines.len(), stage.seed).into()),
-        Way::Config(text) => {
-            let picker = Rc::new(Picker::new(text, stage.registry, stage.staleness)?);
-            Chooser::Pipeline { picker, picking: FuturesUnordered::new(), bell: Arc::default() }
-        }
-    };
-    let mut run = Run::new(stage, chooser, progress);
-    run.begin_step(0);
+    let mut run = Run::new(stage, chooser(arm, stage)?, progress);
+    run.begin();
     while run.advance() {}
-    Ok(run.tally.report(&arm.name, stage.traffic))
+    Ok(run.report(&arm.name))
+}
+
+/// Who chooses for an arm.
+pub(super) fn chooser(arm: &Arm, stage: &Stage<'_>) -> Result<Chooser, Vec<Mistake>> {
+    Ok(match &arm.way {
+        Way::Rule(rule) => Chooser::Rule(Balance::of(*rule, stage).into()),
+        Way::Config(text) => Chooser::pipeline(Rc::new(Picker::new(text, stage.registry, stage.staleness)?)),
+    })
 }
 
 impl<'a, 'p> Run<'a, 'p> {
-    fn new(stage: &'a Stage<'a>, chooser: Chooser, progress: &'p mut dyn FnMut(usize)) -> Self {
+    pub(super) fn new(stage: &'a Stage<'a>, chooser: Chooser, progress: &'p mut dyn FnMut(usize)) -> Self {
         let n = stage.engines.len();
         Self {
             stage,
             progress,
             chooser,
-            pool: Pool::new(&stage.engines),
+            pool: Pool::new(&stage.engines, stage.prefill),
             tally: Tally::new(n, stage.traffic),
             now: Duration::ZERO,
             due: BinaryHeap::new(),
             stamps: vec![0; n],
             scheduled: vec![None; n],
             live: (0..n).map(|_| HashMap::default()).collect(),
+            moving: HashMap::default(),
+            lost_once: HashMap::default(),
+            heard: VecDeque::new(),
+            door: None,
             waiting: Waiting::new(stage.traffic),
             n_open: 0,
             n_over: 0,
@@ -167,20 +164,39 @@ impl<'a, 'p> Run<'a, 'p> {
         }
     }
 
+    pub(super) fn begin(&mut self) {
+        let n = self.pool.engines.len();
+        let there = at_first(self.stage.changes.iter(), n as u32);
+        there
+            .iter()
+            .enumerate()
+            .filter(|(_, there)| !**there)
+            .for_each(|(row, _)| self.pool.is_not_there_at_first(row));
+        for (at, change) in self.stage.changes.iter().enumerate() {
+            self.at(change.time(), What::Change(at as u32));
+        }
+        self.listen();
+        self.open_door();
+        self.begin_step(0);
+    }
+
+    /// What it came to.
+    pub(super) fn report(self, name: &str) -> ArmReport {
+        ArmReport { notes: self.chooser.passed_over(), ..self.tally.report(name, self.stage.traffic) }
+    }
+
     /// Lets the next thing happen; false if there is none.
-    fn advance(&mut self) -> bool {
+    pub(super) fn advance(&mut self) -> bool {
         let next = self.due.peek().map(|Reverse((at, _))| *at);
-        let wakes = match &self.chooser {
-            Chooser::Pipeline { picker, .. } => picker.clock.next(),
-            Chooser::Rule(_) => None,
-        };
+        let wakes = self.chooser.picker().and_then(|picker| picker.clock.next());
         let Some(at) = next.into_iter().chain(wakes).min() else { return false };
         self.now = self.now.max(at);
-        if let Chooser::Pipeline { picker, .. } = &self.chooser {
+        if let Some(picker) = self.chooser.picker() {
             picker.clock.set(self.now);
         }
         if wakes.is_some() {
             self.take_picks();
+            self.let_go();
         }
         if next == Some(at)
             && let Some(Reverse((_, what))) = self.due.pop()
@@ -192,8 +208,11 @@ impl<'a, 'p> Run<'a, 'p> {
 
     fn happen(&mut self, what: What) {
         match what {
+            What::Change(at) => self.change(self.stage.changes[at as usize]),
+            What::List(row) => self.list(row as usize),
             What::Step(step) => {
                 self.pool.reset_caches();
+                (0..self.pool.engines.len()).for_each(|row| self.tell_of_cache(row));
                 if let Chooser::Rule(balance) = &mut self.chooser {
                     balance.forget();
                 }
@@ -201,6 +220,13 @@ impl<'a, 'p> Run<'a, 'p> {
             }
             What::Scrape => self.scrape(),
             What::Publish => self.publish(self.now.saturating_sub(self.stage.scrape_delay)),
+            What::Hear => self.hear(),
+            What::Moved(job) => self.moved(job),
+            What::Look => self.look_at_time(),
+            What::Again(job) => {
+                let arrived = self.lost_once.get(&job).copied().unwrap_or(self.now);
+                self.choose(job, arrived);
+            }
             What::Arrive(job) => {
                 if self.job(job).step == self.step && self.stage.traffic.after(self.job(job)).is_empty() {
                     self.send_next_free();
@@ -213,17 +239,19 @@ impl<'a, 'p> Run<'a, 'p> {
                     self.scheduled[row] = None;
                     let events = self.pool.work(row, self.now);
                     events.into_iter().for_each(|event| self.engine_says(row, event));
+                    self.tell_of_cache(row);
                     self.schedule(row);
+                    self.look();
                 }
             }
         }
     }
 
-    fn job(&self, job: u32) -> &'a Job {
+    pub(super) fn job(&self, job: u32) -> &'a Job {
         &self.stage.traffic.jobs[job as usize]
     }
 
-    fn at(&mut self, at: Duration, what: What) {
+    pub(super) fn at(&mut self, at: Duration, what: What) {
         self.due.push(Reverse((at, what)));
     }
 
@@ -250,6 +278,7 @@ impl<'a, 'p> Run<'a, 'p> {
     fn scrape(&mut self) {
         let loads = self.pool.observe();
         self.tally.observed(self.now, &loads, &self.blocks);
+        self.end_lull(self.is_quiet());
         self.said.push_back((self.now, loads));
         if self.n_open > 0 && self.stage.scrape_delay > Duration::ZERO {
             self.at(self.now + self.stage.scrape_delay, What::Publish);
@@ -262,17 +291,32 @@ impl<'a, 'p> Run<'a, 'p> {
         }
     }
 
+    /// Whether nothing is under way, and nothing will come but news of that.
+    fn is_quiet(&self) -> bool {
+        let news =
+            |what: &What| matches!(what, What::Scrape | What::Publish | What::Hear | What::Look | What::Engine { .. });
+        self.pool.in_flight.iter().all(|n| *n == 0) && self.due.iter().all(|Reverse((_, what))| news(what))
+    }
+
     /// Lets the picker see what engines said last until then.
     fn publish(&mut self, until: Duration) {
         let mut newest = None;
         while self.said.front().is_some_and(|(at, _)| *at <= until) {
             newest = self.said.pop_front();
         }
-        if let (Some((at, loads)), Chooser::Pipeline { picker, .. }) = (newest, &self.chooser) {
-            let (at, now) = (picker.clock.instant(at), picker.clock.instant(self.now));
-            let snapshot = self.pool.snapshot(&loads, at, now, self.stage.staleness);
-            picker.board.store(snapshot.into());
+        if let (Some((at, loads)), Some(_)) = (newest, self.chooser.picker()) {
+            self.pool.said(&loads, at);
+            self.show_board();
         }
+    }
+
+    /// Lets the picker see the board as it is now.
+    pub(super) fn show_board(&mut self) {
+        if let Some(picker) = self.chooser.picker() {
+            let now = picker.clock.instant(self.now);
+            picker.board.store(self.pool.snapshot(&picker.clock, now, self.stage.staleness).into());
+        }
+        self.look();
     }
 
     fn arrive(&mut self, number: u32) {
@@ -285,142 +329,22 @@ impl<'a, 'p> Run<'a, 'p> {
         self.n_open += 1;
         self.tally.arrived();
         self.release(number, Since::Start);
-        let job = self.job(number);
-        let ids = self.stage.traffic.ids(job);
-        match &mut self.chooser {
-            Chooser::Rule(balance) => {
-                let block_size = self.stage.engines[0].block_size;
-                let names = || BlockNames::new(&Prompt::Tokens(ids.as_slice().into()), block_size, job.model.into());
-                let known = Known { session: job.session, ids: &ids, names: &names };
-                let row = balance.choose(&known, &self.pool);
-                self.send(number, self.now, Pick { row, ids, lasting: Lasting::default() });
-            }
-            Chooser::Pipeline { picker, picking, .. } => {
-                let model = self.stage.traffic.models[job.model as usize].clone();
-                let asked = Asked { number, session: job.session, model, ids };
-                let (picker, now) = (picker.clone(), self.now);
-                picking.push(Box::pin(async move { (number, now, picker.pick(asked).await) }));
-                self.take_picks();
-            }
-        }
+        self.choose(number, self.now);
     }
 
-    /// Sends what has been picked.
-    fn take_picks(&mut self) {
-        while let Chooser::Pipeline { picking, bell, .. } = &mut self.chooser {
-            bell.0.store(false, Relaxed);
-            let waker = Waker::from(bell.clone());
-            match picking.poll_next_unpin(&mut Context::from_waker(&waker)) {
-                Poll::Ready(Some((job, arrived, Ok(pick)))) => self.send(job, arrived, pick),
-                Poll::Ready(Some((job, _, Err(refused)))) => {
-                    let reason = refused.reason().unwrap_or("refused");
-                    self.fail(job, format!("picker: {} {reason}", refused.status()));
-                }
-                Poll::Ready(None) => return,
-                // Not all that can go on have been looked at.
-                Poll::Pending if bell.0.load(Relaxed) => {}
-                Poll::Pending => return,
-            }
-        }
-    }
-
-    fn send(&mut self, number: u32, arrived: Duration, pick: Pick) {
-        let (Pick { row, ids, lasting }, job) = (pick, self.job(number));
-        self.tally.picked(row, job.group);
-        let request = Request {
-            prompt: Prompt::Tokens(ids.into()),
-            salt: job.model.into(),
-            sample: u64::from(number) + 1,
-            output_tokens: job.output_tokens as usize,
-        };
-        match self.pool.send(row, self.now, &request) {
-            Ok(id) => {
-                let live = Live { job: number, arrived, admitted: self.now, first_token: self.now, lasting };
-                self.live[row].insert(id, live);
-                self.count(row, 1);
-                self.schedule(row);
-            }
-            Err(refusal) => {
-                let why = match refusal {
-                    Refusal::EmptyPrompt => "engine: empty prompt",
-                    Refusal::PromptTooLong { .. } => "engine: prompt longer than its cache",
-                    Refusal::QueueFull { .. } => "engine: queue full",
-                };
-                self.fail(number, why.into());
-            }
-        }
-    }
-
-    fn count(&mut self, row: usize, more: i32) {
-        let count = &mut self.pool.in_flight[row];
-        *count = count.saturating_add_signed(more);
-        self.tally.in_flight(row, self.now, *count);
-    }
-
-    fn schedule(&mut self, row: usize) {
-        let next = self.pool.engines[row].next_event().map(|at| at.max(self.now));
-        if next != self.scheduled[row] {
-            self.scheduled[row] = next;
-            self.stamps[row] += 1;
-            if let Some(at) = next {
-                self.at(at, What::Engine { row: row as u32, stamp: self.stamps[row] });
-            }
-        }
-    }
-
-    fn engine_says(&mut self, row: usize, Event { at, what }: Event) {
-        match what {
-            Happening::Admitted { id, .. } => {
-                if let Some(live) = self.live[row].get_mut(&id) {
-                    live.admitted = at;
-                }
-            }
-            Happening::Token { id, .. } => {
-                if let Some(live) = self.live[row].get_mut(&id) {
-                    live.first_token = at;
-                    live.lasting.began();
-                }
-            }
-            Happening::Finished { id, report } => {
-                let Some(live) = self.live[row].remove(&id) else { return };
-                let ended = Ended {
-                    arrived: live.arrived,
-                    first_token: live.first_token,
-                    at,
-                    admitted: live.admitted,
-                    prompt_tokens: report.prompt_tokens,
-                    cached_tokens: report.cached_tokens,
-                    output_tokens: report.output_tokens,
-                    preemptions: report.preemptions,
-                };
-                if let Chooser::Pipeline { picker, .. } = &self.chooser {
-                    let [prompt, completion, cached] =
-                        [report.prompt_tokens, report.output_tokens, report.cached_tokens].map(|n| Some(n as u64));
-                    let total = prompt.zip(completion).map(|(prompt, completion)| prompt + completion);
-                    live.lasting.ended(Usage { prompt, completion, cached, total }, &picker.clock);
-                }
-                self.count(row, -1);
-                self.tally.ended(row, ended);
-                self.over(live.job);
-            }
-            // Nobody aborts, and steps are not told.
-            Happening::Preempted { .. } | Happening::Aborted { .. } | Happening::Step { .. } => {}
-        }
-    }
-
-    fn fail(&mut self, job: u32, why: String) {
+    pub(super) fn fail(&mut self, job: u32, why: String) {
         self.tally.failed(why, self.now);
         self.over(job);
     }
 
     /// The request has ended, in whatever way.
-    fn over(&mut self, number: u32) {
+    pub(super) fn over(&mut self, number: u32) {
         self.n_open -= 1;
         self.n_over += 1;
         if self.n_over.is_multiple_of(256) || self.n_over == self.stage.traffic.jobs.len() {
             (self.progress)(self.n_over);
         }
-        if self.job(number).group.is_some() && self.waiting.followers(number).is_empty() {
+        if self.job(number).group.is_some() && self.waiting.range(number).is_empty() {
             self.tally.trajectory_ended(self.now);
         }
         self.release(number, Since::End);
@@ -433,7 +357,7 @@ impl<'a, 'p> Run<'a, 'p> {
     /// Those who wait for this, and for nothing else any more, will come.
     fn release(&mut self, number: u32, happened: Since) {
         for at in self.waiting.range(number) {
-            let follower = self.waiting.followers[at];
+            let follower = self.waiting.follower(at);
             let job = self.job(follower);
             if job.since == happened {
                 let left = &mut self.waiting.n_left[follower as usize];
@@ -443,32 +367,5 @@ impl<'a, 'p> Run<'a, 'p> {
                 }
             }
         }
-    }
-}
-
-impl Waiting {
-    fn new(traffic: &Traffic) -> Self {
-        let n = traffic.jobs.len();
-        let mut begin = vec![0_u32; n + 1];
-        let all =
-            || traffic.jobs.iter().enumerate().flat_map(|(at, job)| traffic.after(job).iter().map(move |of| (at, *of)));
-        all().for_each(|(_, of)| begin[of as usize + 1] += 1);
-        (0..n).for_each(|at| begin[at + 1] += begin[at]);
-        let mut next = begin.clone();
-        let mut followers = vec![0; begin[n] as usize];
-        for (at, of) in all() {
-            followers[next[of as usize] as usize] = at as u32;
-            next[of as usize] += 1;
-        }
-        let n_left = traffic.jobs.iter().map(|job| traffic.after(job).len() as u32).collect();
-        Self { n_left, begin, followers }
-    }
-
-    fn range(&self, of: u32) -> std::ops::Range<usize> {
-        self.begin[of as usize] as usize..self.begin[of as usize + 1] as usize
-    }
-
-    fn followers(&self, of: u32) -> &[u32] {
-        &self.followers[self.range(of)]
     }
 }

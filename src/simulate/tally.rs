@@ -41,6 +41,8 @@ pub(super) struct Tally {
     output_tokens: u64,
     reused_tokens: u64,
     preemptions: u64,
+    retries: u64,
+    prefilled_elsewhere: u64,
     ttft: Times,
     tpot: Times,
     e2e: Times,
@@ -138,6 +140,8 @@ impl Tally {
             output_tokens: 0,
             reused_tokens: 0,
             preemptions: 0,
+            retries: 0,
+            prefilled_elsewhere: 0,
             ttft: Times::default(),
             tpot: Times::default(),
             e2e: Times::default(),
@@ -167,6 +171,19 @@ impl Tally {
                 Some(_) => Some(Together::Apart),
             };
         }
+    }
+
+    pub fn picked_for_prefill(&mut self, row: usize) {
+        self.picks[row] += 1;
+    }
+
+    pub fn prefilled_elsewhere(&mut self) {
+        self.prefilled_elsewhere += 1;
+    }
+
+    /// A request that was lost will be picked for once more.
+    pub fn retried(&mut self) {
+        self.retries += 1;
     }
 
     pub fn in_flight(&mut self, row: usize, now: Duration, count: u32) {
@@ -239,6 +256,9 @@ impl Tally {
             reuse_share: if traffic.reusable_tokens > 0 { rounded(reuse) } else { 1.0 },
             makespan_seconds: rounded(end.as_secs_f64()),
             preemptions: self.preemptions,
+            retries: self.retries,
+            prefilled_elsewhere: self.prefilled_elsewhere,
+            notes: Vec::new(),
             picks_per_endpoint: self.picks,
             histograms: Histograms {
                 ttft: self.ttft.histogram(),

@@ -13,24 +13,28 @@ use super::rollout::Rollouts;
 use super::simulation::{Stage, run};
 use super::traffic::Traffic;
 
-fn traced(text: &str) -> Traffic {
+pub(super) fn traced(text: &str) -> Traffic {
     let reader = Reader::new(Box::new(std::io::Cursor::new(text.to_owned())), None).unwrap();
     Traffic::of_trace(Trace::read(reader, OnBad::Stop).unwrap(), 1.0, usize::MAX).unwrap()
 }
 
-fn stage<'a>(traffic: &'a Traffic, engine: &Calibration, n_endpoints: usize) -> Stage<'a> {
+pub(super) fn stage<'a>(traffic: &'a Traffic, engine: &Calibration, n_endpoints: usize) -> Stage<'a> {
     Stage {
         traffic,
         engines: vec![engine.at_speed(1.0).unwrap(); n_endpoints],
         seed: 7,
         scrape_interval: Duration::from_millis(50),
         scrape_delay: Duration::from_millis(10),
+        event_delay: Duration::from_millis(5),
+        prefill: 0,
+        transfer: engine.transfer().unwrap(),
+        changes: &[],
         staleness: Duration::from_secs(2),
         registry: crate::app::registry(),
     }
 }
 
-fn played(arm: &str, stage: &Stage<'_>) -> ArmReport {
+pub(super) fn played(arm: &str, stage: &Stage<'_>) -> ArmReport {
     let report = run(&Arm::built_in(arm).unwrap(), stage, &mut |_| ()).unwrap();
     assert_eq!(report.requests, stage.traffic.len() as u64, "{arm}");
     assert_eq!(report.completed + report.failures.values().sum::<u64>(), report.requests, "{arm}");
@@ -72,7 +76,7 @@ fn waits_are_those_of_a_queue_with_constant_service() {
 }
 
 /// Conversations of two kinds and single requests, so few at a time that no balance costs reuse.
-const CHATS: &str = r#"{"seed": 3, "requests": 600, "clients": [
+pub(super) const CHATS: &str = r#"{"seed": 3, "requests": 600, "clients": [
     {"rate": 0.05, "sharedTokens": 2000, "input": {"logNormal": {"median": 400, "sigma": 1}}, "output": {"exponential": {"mean": 60}},
      "turns": {"uniform": {"least": 1, "most": 6}}, "thinkSeconds": {"exponential": {"mean": 3}}},
     {"rate": 0.05, "sharedTokens": 3000, "input": {"logNormal": {"median": 400, "sigma": 1}}, "output": {"exponential": {"mean": 60}},
@@ -80,14 +84,15 @@ const CHATS: &str = r#"{"seed": 3, "requests": 600, "clients": [
     {"rate": 0.1, "sharedTokens": 500, "input": {"logNormal": {"median": 300, "sigma": 1}}, "output": {"exponential": {"mean": 60}}}]}"#;
 
 #[test]
-fn every_arm_ends_every_request_and_none_reuses_more_than_the_oracle() {
+fn every_arm_ends_every_request_and_none_reuses_much_more_than_the_oracle() {
     let traffic = traced(CHATS);
     let stage = stage(&traffic, &Calibration::default(), 4);
     let oracle = played("oracle", &stage).reused_tokens;
     assert!(oracle > 0);
     for arm in BUILT_IN {
         let reused = played(arm.name, &stage).reused_tokens;
-        assert!(reused <= oracle, "{}: {reused} of {oracle}", arm.name);
+        // It weighs waiting against computing, so it may compute a prefix again where others wait for it.
+        assert!(reused as f64 * 0.97 <= oracle as f64, "{}: {reused}, the oracle {oracle}", arm.name);
     }
 }
 
@@ -181,6 +186,9 @@ fn a_report_is_as_its_schema_says() {
         rate_scale: 1.0,
         scrape_interval_seconds: 0.05,
         scrape_delay_seconds: 0.01,
+        event_delay_seconds: 0.005,
+        prefill_endpoints: 0,
+        changes: Vec::new(),
         engine: Calibration::default(),
     };
     let text = Report { setup, arms }.json();

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 
+use super::cache::CacheChange;
+
 /// A place in the pool's list of named blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockId(u32);
@@ -43,6 +45,8 @@ pub(super) struct BlockPool {
     held: usize,
     loose: usize,
     releases: u64,
+    /// What changed, if somebody wants to know.
+    changes: Option<Vec<CacheChange>>,
 }
 
 impl BlockPool {
@@ -57,6 +61,7 @@ impl BlockPool {
             held: 0,
             loose: 0,
             releases: 0,
+            changes: None,
         }
     }
 
@@ -97,7 +102,9 @@ impl BlockPool {
     }
 
     /// Names the blocks of a holding that are full now; `hashes` are the names of all its full blocks from the first.
-    pub(super) fn name_full(&mut self, holding: &mut Holding, hashes: &[u64]) {
+    /// Returns how many of them were known; all after these were not.
+    pub(super) fn name_full(&mut self, holding: &mut Holding, hashes: &[u64]) -> usize {
+        let mut known_before = hashes.len();
         for &hash in hashes.get(holding.path.len()..).unwrap_or_default() {
             holding.loose = holding.loose.checked_sub(1).expect("a full block is held before it is named");
             self.loose -= 1;
@@ -106,10 +113,14 @@ impl BlockPool {
                     self.hold(known);
                     known
                 }
-                None => self.insert(hash, holding.path.last().copied()),
+                None => {
+                    known_before = known_before.min(holding.path.len());
+                    self.insert(hash, holding.path.last().copied())
+                }
             };
             holding.path.push(id);
         }
+        known_before
     }
 
     /// Gives all blocks of a holding back; the named ones stay known.
@@ -140,7 +151,37 @@ impl BlockPool {
         self.unused.clear();
         self.by_hash.clear();
         self.idle_leaves.clear();
+        self.tell(CacheChange::Cleared);
         true
+    }
+
+    /// Remembers from now on what changes.
+    pub(super) fn remember_changes(&mut self) {
+        self.changes.get_or_insert_default();
+    }
+
+    /// Whether it does.
+    pub(super) fn remembers_changes(&self) -> bool {
+        self.changes.is_some()
+    }
+
+    /// What has changed since this was asked before.
+    pub(super) fn take_changes(&mut self) -> Vec<CacheChange> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Remembers a change, if changes are.
+    pub(super) fn tell(&mut self, change: CacheChange) {
+        let Some(changes) = &mut self.changes else { return };
+        match (changes.last_mut(), change) {
+            (Some(CacheChange::Removed { blocks }), CacheChange::Removed { blocks: more }) => blocks.extend(more),
+            (_, change) => changes.push(change),
+        }
+    }
+
+    /// How many blocks can be taken without evicting one.
+    pub(super) fn room(&self) -> usize {
+        self.capacity - self.named() - self.loose
     }
 
     fn node(&mut self, id: BlockId) -> &mut Node {
@@ -182,6 +223,9 @@ impl BlockPool {
         let (hash, parent) = (self.node(id).hash, self.node(id).parent);
         self.by_hash.remove(&hash);
         self.unused.push(id);
+        if self.remembers_changes() {
+            self.tell(CacheChange::Removed { blocks: vec![hash] });
+        }
         if let Some(parent) = parent {
             let node = self.node(parent);
             node.children -= 1;

@@ -3,6 +3,9 @@
 //! It opens no socket, reads no clock and draws no random number: the same calls give the same events.
 
 mod blocks;
+mod cache;
+#[cfg(test)]
+mod cache_tests;
 mod chain;
 mod request;
 mod settings;
@@ -13,11 +16,13 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use self::cache::CacheChange;
 pub use self::chain::VOCABULARY;
 pub use self::request::{BlockNames, Event, Happening, Prompt, Refusal, Report, Request, RequestId};
 pub use self::settings::{ModelSettings, SettingsError};
 
 use self::blocks::{BlockPool, Holding};
+use self::cache::Words;
 use self::chain::Chain;
 use self::step::{Plan, Step};
 
@@ -55,12 +60,18 @@ pub struct Model {
     running: Vec<Sequence>,
     step: Option<Step>,
     events: Vec<Event>,
+    /// What changed in the cache and may be told.
+    changes: Vec<CacheChange>,
 }
 
 #[derive(Debug)]
 struct Sequence {
     id: RequestId,
     chain: Chain,
+    /// Its tokens, if the engine tells of its cache.
+    words: Option<Words>,
+    /// The prompt was computed elsewhere, and its blocks come with the request.
+    given: bool,
     sample: u64,
     holding: Holding,
     prompt_tokens: usize,
@@ -112,6 +123,7 @@ impl Model {
             running: Vec::new(),
             step: None,
             events: Vec::new(),
+            changes: Vec::new(),
         })
     }
 
@@ -125,6 +137,19 @@ impl Model {
     /// # Errors
     /// If the engine can never serve it, or if too many wait already.
     pub fn arrive(&mut self, now: Duration, request: &Request) -> Result<RequestId, Refusal> {
+        self.take_in(now, request, false)
+    }
+
+    /// As [`arrive`](Self::arrive), for a request whose prompt was computed by another engine, and whose blocks come with
+    /// it: only the last token of the prompt is computed here, unless the request is preempted.
+    ///
+    /// # Errors
+    /// If the engine can never serve it, or if too many wait already.
+    pub fn arrive_computed(&mut self, now: Duration, request: &Request) -> Result<RequestId, Refusal> {
+        self.take_in(now, request, true)
+    }
+
+    fn take_in(&mut self, now: Duration, request: &Request, given: bool) -> Result<RequestId, Refusal> {
         self.catch_up(now);
         let (tokens, window) = (request.prompt.tokens(), self.settings.window());
         if tokens == 0 {
@@ -145,6 +170,8 @@ impl Model {
         self.waiting.push_back(Sequence {
             id,
             chain: request.prompt.chain(self.settings.block_size, request.salt),
+            words: self.pool.remembers_changes().then(|| Words::new(request)),
+            given,
             sample: request.sample,
             holding: Holding::default(),
             prompt_tokens: tokens,
@@ -211,7 +238,9 @@ impl Model {
 
     /// Forgets every cached block; does nothing and says no while a request holds one.
     pub fn reset_prefix_cache(&mut self) -> bool {
-        self.pool.clear()
+        let cleared = self.pool.clear();
+        self.changes.append(&mut self.pool.take_changes());
+        cleared
     }
 
     /// Runs to a later moment, and does not begin a step at the present one.
@@ -269,20 +298,20 @@ impl Model {
         let reusable = (head.chain.tokens() - 1) / self.settings.block_size;
         head.holding = self.pool.hold_prefix(&head.chain.blocks()[..reusable]);
         head.computed = head.holding.blocks() * self.settings.block_size;
-        let tokens = head.uncomputed().min(budget);
+        let cached_tokens = head.computed;
+        let mut tokens = if head.given { head.uncomputed() } else { head.uncomputed().min(budget) };
         if !head.take_blocks(&mut self.pool, tokens, self.settings.block_size) {
             self.pool.release(&mut head.holding);
             head.computed = 0;
             return None;
         }
+        if head.given {
+            (head.computed, tokens) = (head.prompt_tokens - 1, 1);
+        }
         let mut head = self.waiting.pop_front()?;
         if head.admitted.is_none() {
-            head.admitted = Some(Admission { at: self.now, cached_tokens: head.computed });
-            self.say(Happening::Admitted {
-                id: head.id,
-                prompt_tokens: head.prompt_tokens,
-                cached_tokens: head.computed,
-            });
+            head.admitted = Some(Admission { at: self.now, cached_tokens });
+            self.say(Happening::Admitted { id: head.id, prompt_tokens: head.prompt_tokens, cached_tokens });
         }
         self.running.push(head);
         Some(tokens)
@@ -292,6 +321,7 @@ impl Model {
         let mut newest = self.running.pop().expect("blocks run out only while something runs");
         self.pool.release(&mut newest.holding);
         newest.computed = 0;
+        newest.given = false;
         newest.preemptions += 1;
         self.say(Happening::Preempted { id: newest.id });
         self.waiting.push_front(newest);
@@ -334,6 +364,7 @@ impl Model {
         if self.detail == Detail::Tokens {
             self.say(Happening::Step { tokens, took: self.now - began });
         }
+        self.changes.append(&mut self.pool.take_changes());
     }
 
     fn say(&mut self, what: Happening) {
@@ -352,13 +383,25 @@ impl Sequence {
         let more = end.div_ceil(block_size) - self.holding.blocks();
         let taken = pool.grow(&mut self.holding, more);
         if taken {
-            pool.name_full(&mut self.holding, &self.chain.blocks()[..end / block_size]);
+            let full = &self.chain.blocks()[..end / block_size];
+            let known = pool.name_full(&mut self.holding, full);
+            if let Some(words) = self.words.as_ref().filter(|_| known < full.len()) {
+                pool.tell(words.stored(full, known, block_size));
+            }
         }
         taken
     }
 
-    fn next_token(&mut self, id: RequestId, now: Duration) -> Happening {
+    fn generate(&mut self) -> u32 {
         let token = self.chain.generate(self.sample);
+        if let Some(words) = &mut self.words {
+            words.push(token);
+        }
+        token
+    }
+
+    fn next_token(&mut self, id: RequestId, now: Duration) -> Happening {
+        let token = self.generate();
         let index = self.output;
         let since = if index == 0 { self.arrived } else { self.last_token };
         if index == 0 {

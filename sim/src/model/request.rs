@@ -28,17 +28,25 @@ impl Prompt {
         }
     }
 
+    /// The tokens one by one. Those that only have names get ids that follow from them.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        match self {
+            Self::Tokens(ids) => ids.to_vec(),
+            Self::Named { tokens, .. } => (0..*tokens).map(|at| self.named_token(at) as u32).collect(),
+        }
+    }
+
+    fn named_token(&self, at: usize) -> u64 {
+        let Self::Named { ids, per_id, .. } = self else { return 0 };
+        let id = ids.get(at / (*per_id).max(1)).or(ids.last()).copied().unwrap_or_default();
+        mix(id, at as u64)
+    }
+
     pub(super) fn chain(&self, block_size: usize, salt: u64) -> Chain {
         let mut chain = Chain::new(block_size, salt);
         match self {
             Self::Tokens(ids) => ids.iter().for_each(|&id| chain.push(u64::from(id))),
-            Self::Named { ids, per_id, tokens } => {
-                let last = ids.last().copied().unwrap_or_default();
-                (0..*tokens).for_each(|at| {
-                    let id = ids.get(at / (*per_id).max(1)).copied().unwrap_or(last);
-                    chain.push(mix(id, at as u64));
-                });
-            }
+            Self::Named { tokens, .. } => (0..*tokens).for_each(|at| chain.push(self.named_token(at))),
         }
         chain
     }
@@ -56,6 +64,11 @@ impl BlockNames {
     pub fn new(prompt: &Prompt, block_size: usize, salt: u64) -> Self {
         let chain = prompt.chain(block_size, salt);
         Self { tokens: chain.tokens(), blocks: chain.blocks().to_vec() }
+    }
+
+    /// How many tokens the prompt has.
+    pub fn tokens(&self) -> usize {
+        self.tokens
     }
 
     /// The names, from the first block on.

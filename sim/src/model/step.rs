@@ -93,6 +93,10 @@ impl Model {
     pub(super) fn steps_alike(&self) -> usize {
         let left = self.running.iter().map(|s| s.output_limit.saturating_sub(s.output));
         let mut n = left.min().unwrap_or(1).max(1);
+        if self.pool.remembers_changes() {
+            // A block that an answer fills is told of when these steps are over.
+            n = n.min(self.settings.block_size);
+        }
         let free = self.settings.blocks - self.pool.used();
         while n > 1 && self.blocks_behind(n - 1) > free {
             n /= 2;
@@ -123,7 +127,7 @@ impl Sequence {
     /// Computes the tokens of `n` steps, the first of which has its block already.
     pub(super) fn decode(&mut self, n: usize, now: Duration, pool: &mut BlockPool, block_size: usize) {
         for _ in 0..n {
-            self.chain.generate(self.sample);
+            self.generate();
         }
         let taken = self.take_blocks(pool, n, block_size);
         assert!(taken, "there is room for as many steps as were begun");

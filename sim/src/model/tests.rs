@@ -8,7 +8,7 @@ const MS: Duration = Duration::from_millis(1);
 const START: Duration = Duration::ZERO;
 
 /// Costs that are easy to add up: 1 ms a prompt token, 100 ms a step, 10 ms a decoding request.
-fn settings() -> ModelSettings {
+pub(super) fn settings() -> ModelSettings {
     ModelSettings {
         block_size: 4,
         blocks: 32,
@@ -22,18 +22,18 @@ fn settings() -> ModelSettings {
     }
 }
 
-fn model(change: impl FnOnce(&mut ModelSettings)) -> Model {
+pub(super) fn model(change: impl FnOnce(&mut ModelSettings)) -> Model {
     let mut settings = settings();
     change(&mut settings);
     Model::new(settings).unwrap()
 }
 
-fn request(prompt: impl IntoIterator<Item = u32>, output_tokens: usize) -> Request {
+pub(super) fn request(prompt: impl IntoIterator<Item = u32>, output_tokens: usize) -> Request {
     Request { prompt: Prompt::Tokens(prompt.into_iter().collect()), salt: 0, sample: 0, output_tokens }
 }
 
 /// Runs until nothing can happen any more.
-fn run(model: &mut Model) -> Vec<Event> {
+pub(super) fn run(model: &mut Model) -> Vec<Event> {
     let mut all = Vec::new();
     while let Some(next) = model.next_event() {
         all.extend(model.advance(next));
@@ -41,12 +41,12 @@ fn run(model: &mut Model) -> Vec<Event> {
     all
 }
 
-fn token_times(events: &[Event], of: RequestId) -> Vec<u128> {
+pub(super) fn token_times(events: &[Event], of: RequestId) -> Vec<u128> {
     let mine = events.iter().filter(|e| matches!(e.what, Happening::Token { id, .. } if id == of));
     mine.map(|e| e.at.as_millis()).collect()
 }
 
-fn reports(events: &[Event]) -> Vec<Report> {
+pub(super) fn reports(events: &[Event]) -> Vec<Report> {
     let reports = events.iter().filter_map(|e| match &e.what {
         Happening::Finished { report, .. } => Some(report.clone()),
         _ => None,

@@ -138,7 +138,8 @@ fn every_sample_is_tested() {
     assert_eq!(
         names,
         [
-            "balanced.yaml", "context-length.yaml",
+            "balanced.yaml",
+            "context-length.yaml",
             "data-parallel.yaml",
             "demo.yaml",
             "flow-control.yaml",

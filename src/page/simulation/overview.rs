@@ -20,6 +20,7 @@ pub(super) fn draw(document: &mut Document, arms: &[Shown]) {
     document.section("Arms side by side", note, "one", |section| {
         section.nested("div", &[("class", &"panel")], |panel| table(arms).draw(panel));
     });
+    notes(document, arms);
     failures(document, arms);
     spreads(document, arms);
     reuse(document, arms);
@@ -88,6 +89,19 @@ fn count(n: f64) -> String {
 /// Reused tokens by all prompt tokens of requests that were answered.
 fn reused(arm: &ArmReport) -> f64 {
     arm.reused_tokens as f64 / (arm.prompt_tokens as f64).max(1.0)
+}
+
+/// What of the arms' configs was not played, if anything.
+fn notes(document: &mut Document, arms: &[Shown]) {
+    let notes = || arms.iter().flat_map(|(_, arm)| arm.notes.iter().map(move |note| (&arm.name, note)));
+    if notes().next().is_none() {
+        return;
+    }
+    document.section("What was passed over", "", "one", |section| {
+        section.nested("ul", &[("class", &"panel")], |list| {
+            notes().for_each(|(arm, note)| list.element("li", &[], format_args!("{arm}: {note}")));
+        });
+    });
 }
 
 /// Why requests failed, if any did.
