@@ -24,7 +24,7 @@ const MOST_BLOCKS: usize = 8_000_000;
 /// Blocks that were sent are remembered until there are so many; then it begins anew.
 const MOST_SENT: usize = 4_000_000;
 /// How far back it looks to tell how fast a cache is overwritten, in seconds.
-const MEMORY: f64 = 60.0;
+const MEMORY: f64 = 120.0;
 
 // How much each part counts; found by trying, on the traces of docs/results.
 /// A second of computing that is saved or lost by the caches, beside the wait for it.
