@@ -122,6 +122,12 @@ impl Reader {
         }
     }
 
+    /// The file and the line that were read last, for messages.
+    pub fn place(&self) -> String {
+        let name = self.input.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+        format!("{name} line {}", self.n_lines)
+    }
+
     /// The next line; empty at the end of all files.
     fn line(&mut self) -> anyhow::Result<Vec<u8>> {
         while let Some((_, from)) = &mut self.input {
@@ -237,10 +243,8 @@ impl Iterator for Reader {
     type Item = anyhow::Result<Cycle>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let read = self.read().with_context(|| {
-            let name = self.input.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
-            format!("{name} line {}", self.n_lines)
-        });
+        let read = self.read();
+        let read = read.with_context(|| self.place());
         if read.is_err() {
             (self.input, self.files) = (None, VecDeque::new());
         }

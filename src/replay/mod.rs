@@ -15,6 +15,7 @@ mod tests;
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use epp_plugin_api::PluginType;
 
 use self::report::Report;
@@ -57,10 +58,14 @@ pub fn replay(
 ) -> anyhow::Result<Report> {
     let mut judges = judge::Judges::new(wish.config, registry);
     let mut report = Report::new(wish.n_shown);
-    for cycle in cycles.by_ref().skip(skipped) {
+    let mut n_read = 0;
+    while let Some(cycle) = cycles.next() {
         let cycle = cycle?;
-        let judge = judges.of(&cycle.config)?;
-        judge.judge(&cycle, &mut report)?;
+        n_read += 1;
+        if n_read > skipped {
+            let judge = judges.of(&cycle.config)?;
+            judge.judge(&cycle, &mut report).with_context(|| cycles.place())?;
+        }
     }
     let mut notes = judges.into_notes();
     if cycles.n_cut > 0 {

@@ -241,8 +241,8 @@ fn a_recording_that_is_none_is_refused_with_its_line() {
         (cycle(r#"{"profile":0,"seed":1,"left":[1,0],"scores":["1"],"picked":[]}"#), "in their order"),
         (cycle(r#"{"profile":0,"seed":1,"scores":["1 0 1"],"picked":[0]}"#), "expected a score for each of 2"),
         (cycle(r#"{"profile":0,"seed":1,"scores":["x"],"picked":[0]}"#), "expected a score, found \"x\""),
-        (cycle(r#"{"profile":0,"seed":1,"scores":["1","1"],"picked":[0]}"#), "expected scores of 1 scorers"),
-        (cycle(r#"{"profile":9,"seed":1,"picked":[0]}"#), "expected a profile of 1, found number 9"),
+        (cycle(r#"{"profile":0,"seed":1,"scores":["1","1"],"picked":[0]}"#), "line 3: expected scores of 1 scorers"),
+        (cycle(r#"{"profile":9,"seed":1,"picked":[0]}"#), "line 3: expected a profile of 1, found number 9"),
         (cycle("{}"), "line 3: missing field"),
     ] {
         let found = refused(&text);
