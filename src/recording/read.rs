@@ -16,6 +16,8 @@ use super::board::Board;
 use super::file::before;
 use super::line::{ConfigLine, CycleLine, EndpointsLine, RunLine};
 
+/// So much of what is wrong with a line is told.
+const MOST_SAID: usize = 400;
 /// A longer line is refused.
 const LONGEST: u64 = 64 << 20;
 
@@ -253,7 +255,11 @@ impl Iterator for Reader {
 }
 
 fn json<T: DeserializeOwned>(line: &[u8]) -> anyhow::Result<T> {
-    Ok(serde_json::from_slice(line)?)
+    serde_json::from_slice(line).map_err(|why| {
+        // Names that nobody knows are told as they stand there, however long they are and whatever is in them.
+        let said = why.to_string().replace(" at line 1 column ", " at column ");
+        anyhow!("{}", said.chars().take(MOST_SAID).map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
+    })
 }
 
 fn shown(line: &[u8]) -> String {
