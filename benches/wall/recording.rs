@@ -56,6 +56,9 @@ impl Tape for Forgets {
     }
 }
 
+/// What stays in flight of a request.
+type InFlight = (Charge, Vec<Box<dyn Held>>);
+
 struct Stand {
     generation: Generation,
     decisions: Decisions,
@@ -63,7 +66,7 @@ struct Stand {
     boards: Vec<Arc<Snapshot>>,
     requests: Vec<InferenceRequest>,
     n_runs: RefCell<usize>,
-    in_flight: RefCell<Vec<(Charge, Vec<Box<dyn Held>>)>>,
+    in_flight: RefCell<Vec<InFlight>>,
 }
 
 impl Stand {

@@ -16,6 +16,8 @@ use super::board::Board;
 use super::file::before;
 use super::line::{ConfigLine, CycleLine, EndpointsLine, RunLine};
 
+/// So much of what is wrong with a line is told.
+const MOST_SAID: usize = 400;
 /// A longer line is refused.
 const LONGEST: u64 = 64 << 20;
 
@@ -123,6 +125,12 @@ impl Reader {
             words: Vec::new(),
             scores: HashMap::new(),
         }
+    }
+
+    /// The file and the line that were read last, for messages.
+    pub fn place(&self) -> String {
+        let name = self.input.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+        format!("{name} line {}", self.n_lines)
     }
 
     /// The next line; empty at the end of all files.
@@ -241,10 +249,8 @@ impl Iterator for Reader {
     type Item = anyhow::Result<Cycle>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let read = self.read().with_context(|| {
-            let name = self.input.as_ref().map(|(path, _)| path.display().to_string()).unwrap_or_default();
-            format!("{name} line {}", self.n_lines)
-        });
+        let read = self.read();
+        let read = read.with_context(|| self.place());
         if read.is_err() {
             (self.input, self.files) = (None, VecDeque::new());
         }
@@ -253,7 +259,11 @@ impl Iterator for Reader {
 }
 
 fn json<T: DeserializeOwned>(line: &[u8]) -> anyhow::Result<T> {
-    Ok(serde_json::from_slice(line)?)
+    serde_json::from_slice(line).map_err(|why| {
+        // Names that nobody knows are told as they stand there, however long they are and whatever is in them.
+        let said = why.to_string().replace(" at line 1 column ", " at column ");
+        anyhow!("{}", said.chars().take(MOST_SAID).map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
+    })
 }
 
 fn shown(line: &[u8]) -> String {

@@ -15,6 +15,7 @@ mod tests;
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use epp_plugin_api::PluginType;
 
 use self::report::Report;
@@ -68,7 +69,7 @@ pub fn replay(
         let cycle = cycle?;
         tell(cycles.n_bytes);
         let judge = judges.of(&cycle.config)?;
-        judge.judge(&cycle, &mut report)?;
+        judge.judge(&cycle, &mut report).with_context(|| cycles.place())?;
     }
     let mut notes = judges.into_notes();
     if cycles.n_cut > 0 {

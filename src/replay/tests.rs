@@ -241,9 +241,15 @@ fn a_recording_that_is_none_is_refused_with_its_line() {
         (cycle(r#"{"profile":0,"seed":1,"left":[1,0],"scores":["1"],"picked":[]}"#), "in their order"),
         (cycle(r#"{"profile":0,"seed":1,"scores":["1 0 1"],"picked":[0]}"#), "expected a score for each of 2"),
         (cycle(r#"{"profile":0,"seed":1,"scores":["x"],"picked":[0]}"#), "expected a score, found \"x\""),
-        (cycle(r#"{"profile":0,"seed":1,"scores":["1","1"],"picked":[0]}"#), "expected scores of 1 scorers"),
-        (cycle(r#"{"profile":9,"seed":1,"picked":[0]}"#), "expected a profile of 1, found number 9"),
+        (cycle(r#"{"profile":0,"seed":1,"scores":["1","1"],"picked":[0]}"#), "line 3: expected scores of 1 scorers"),
+        (cycle(r#"{"profile":9,"seed":1,"picked":[0]}"#), "line 3: expected a profile of 1, found number 9"),
         (cycle("{}"), "line 3: missing field"),
+        (cycle(r#"{"pro\nfile":0}"#), "line 3: unknown field `pro file`"),
+        (cycle("") + "{\"observed\":[{\"row\":2,\"load\":\"1 2 3\"}]}", "line 4: expected rows below 2, found 2"),
+        (cycle("") + "{\"observed\":[{\"row\":1,\"load\":\"1 2\"}]}", "line 4: expected three loads"),
+        (cycle("") + "{\"endpoints\":[\"a\"],\"names\":[\"a\"]}", "line 4: expected host:port, found \"a\""),
+        (cycle(r#"{"profile":0,"seed":1,"scores":["1 5=0"],"picked":[0]}"#), "line 3: expected rows below 2, found 5"),
+        (cycle(r#"{"profile":0,"seed":1,"scores":[""],"picked":[0]}"#), "found none before either"),
     ] {
         let found = refused(&text);
         assert!(found.contains(why), "{why}: {found}");
