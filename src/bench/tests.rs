@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use crate::bench::baseline;
 use crate::bench::client::{Client, Mode};
+use crate::bench::dial::Dial;
 use crate::bench::load::{Plan, Round, run};
 use crate::bench::report::Figures;
+use crate::bench::target::{Patience, Target};
 use crate::bench::work::tests::work;
 use crate::bench::work::{Pace, Prompts};
 
@@ -17,13 +19,22 @@ const TRACE: &str = "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 
                      {\"timestamp\": 20, \"input_length\": 16384, \"output_length\": 0, \"hash_ids\": [1, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131]}\n\
                      {\"timestamp\": 40, \"input_length\": 30, \"output_length\": 7, \"hash_ids\": [2]}\n";
 
+fn patience() -> Patience {
+    let long = Duration::from_secs(10);
+    Patience { answer: long, response: long, token_time: Duration::from_micros(10) }
+}
+
+async fn client(address: &str, mode: Mode) -> Client {
+    Client::connect(address, &Dial::Clear, mode, 2, Duration::from_secs(10)).await.unwrap()
+}
+
 async fn round(mode: Mode, pace: Pace, prompts: Prompts) -> Round {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = tokio::spawn(baseline::serve(port));
-    let client = Client::connect(&format!("127.0.0.1:{port}"), mode, 2, Duration::from_secs(10)).await.unwrap();
-    let plan = Plan { pace, timeout: Duration::from_secs(10), token_time: Duration::from_micros(10) };
+    let target = Target::Picker(client(&format!("127.0.0.1:{port}"), mode).await);
+    let plan = Plan { pace, patience: patience() };
     let ended = Arc::new(AtomicUsize::new(0));
-    let round = run(&Arc::new(client), &Arc::new(work(TRACE, prompts, 10, 1)), plan, None, &ended).await.unwrap();
+    let round = run(&Arc::new(target), &Arc::new(work(TRACE, prompts, 10, 1)), plan, None, &ended).await.unwrap();
     assert_eq!(ended.load(Ordering::Relaxed), 3);
     server.abort();
     round
@@ -50,9 +61,9 @@ async fn a_stream_that_breaks_off_is_a_failure_and_no_latency() {
     let address = listener.local_addr().unwrap().to_string();
     // Takes connections, and drops each.
     let server = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
-    let client = Client::connect(&address, Mode::Direct, 1, Duration::from_secs(10)).await.unwrap();
-    let plan = Plan { pace: Pace::AtOnce(1), timeout: Duration::from_secs(10), token_time: Duration::ZERO };
-    let round = run(&Arc::new(client), &Arc::new(work(TRACE, Prompts::Ids, 10, 0)), plan, None, &Arc::default()).await;
+    let target = Target::Picker(client(&address, Mode::Direct).await);
+    let plan = Plan { pace: Pace::AtOnce(1), patience: patience() };
+    let round = run(&Arc::new(target), &Arc::new(work(TRACE, Prompts::Ids, 10, 0)), plan, None, &Arc::default()).await;
     let tally = round.unwrap().tally;
     assert_eq!((tally.latency.len(), tally.failed), (0, 3));
     assert!(tally.complaint.is_some());
@@ -63,6 +74,6 @@ async fn a_stream_that_breaks_off_is_a_failure_and_no_latency() {
 async fn an_address_where_nobody_listens_is_named() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
-    let refused = Client::connect(&address, Mode::Direct, 1, Duration::ZERO).await;
+    let refused = Client::connect(&address, &Dial::Clear, Mode::Direct, 1, Duration::ZERO).await;
     assert!(format!("{:#}", refused.unwrap_err()).contains(&address));
 }

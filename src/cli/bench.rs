@@ -16,13 +16,17 @@ use epp_trace::bad::OnBad;
 use epp_trace::format::Format;
 use epp_trace::reader::Reader;
 use epp_trace::trace::Trace;
+use http::HeaderName;
 
 use crate::bench::baseline;
 use crate::bench::client::{Client, Mode};
+use crate::bench::dial::{Dial, Speaks};
 use crate::bench::load::{self, Plan};
 use crate::bench::process::Process;
 use crate::bench::report::{FIGURES, Figures, Picker, Report, Spread};
-use crate::bench::work::{Pace, Prompts, Work};
+use crate::bench::served::Servers;
+use crate::bench::target::{Patience, Target};
+use crate::bench::work::{Manner, Pace, Prompts, Turns, Wants, Work};
 use crate::config::duration::parse_duration;
 
 /// How long a picker may take until it accepts connections.
@@ -36,15 +40,25 @@ const MOST_ROUNDS: u32 = 1000;
 /// fast, or fewer than 99 % got an endpoint.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The ext_proc port of the picker, in the clear
+    /// The ext_proc port of the picker; or `http://HOST:PORT` (`https:` too) of a gateway, such as Envoy, that asks one and
+    /// has engines behind it, or of an engine
     #[arg(long, value_name = "HOST:PORT", required_unless_present_any = ["baseline", "serve_baseline"])]
     target: Option<String>,
-    /// Another picker, which takes turns with it
+    /// Another picker or gateway, which takes turns with it
     #[arg(long, value_name = "HOST:PORT", requires = "target")]
     versus: Option<String>,
     /// A server of this program that answers everything with a constant takes a turn, too: what nobody can save
     #[arg(long)]
     baseline: bool,
+    /// The pickers speak TLS; any certificate will do, as they make their own
+    #[arg(long)]
+    tls: bool,
+    /// Trust the certificates of this PEM file and what they have signed, and no others
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Send each request to the engine that was picked, as RL clients do, and measure its response
+    #[arg(long, requires = "target")]
+    dispatch: bool,
     /// The process of the picker: its CPU time and memory are told
     #[arg(long, value_name = "PID", requires = "target")]
     pid: Option<u32>,
@@ -69,7 +83,10 @@ pub struct Args {
     /// Keep so many requests under way, whatever the trace's times are
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
-    /// Send no more than the first N requests in a round
+    /// When turns of a session come: after the answers that they wait for and their gap, or at the trace's times
+    #[arg(long, value_enum, default_value_t = Come::Waiting, value_name = "WHEN")]
+    turns: Come,
+    /// Send no more than the first N requests of the trace in a round
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests: Option<u32>,
     /// The first N requests of a round are not counted; a tenth of them unless given
@@ -78,7 +95,7 @@ pub struct Args {
     /// How often each picker gets the requests; 3 unless given, 1 if there is one picker
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: Option<u32>,
-    /// Who asks: a client that sends headers and body at once, or Envoy in one of two set-ups
+    /// Who asks pickers: a client that sends headers and body at once, or Envoy in one of two set-ups
     #[arg(long, value_enum, default_value_t = As::Direct, value_name = "WHO")]
     mode: As,
     /// How prompts are sent of which the trace has no text
@@ -87,12 +104,18 @@ pub struct Args {
     /// Ask for this model instead of the trace's
     #[arg(long)]
     model: Option<String>,
-    /// How long a response takes for each of its tokens; it is in flight for so long
+    /// Where nobody generates: how long a response takes for each of its tokens; it is in flight for so long
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     token_time: Duration,
-    /// How long an answer may take
+    /// How long it may take until an endpoint is known, or the headers of a response are there
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     timeout: Duration,
+    /// How long a whole response of an engine may take
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    response_timeout: Duration,
+    /// The response header of a gateway that names the endpoint
+    #[arg(long, value_name = "NAME", default_value = "x-engine")]
+    endpoint_header: HeaderName,
     /// Connections to each picker
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     connections: u32,
@@ -116,6 +139,14 @@ enum As {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Come {
+    /// After the answers that they wait for, and their gap
+    Waiting,
+    /// At the trace's times
+    Timed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sent {
     /// As token ids
     Ids,
@@ -132,11 +163,35 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|e| e.to_string())
 }
 
+/// How requests go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// Pickers are asked, and nobody generates.
+    Picks,
+    /// Pickers are asked, and engines generate.
+    Dispatch,
+    /// To whoever answers over HTTP.
+    Http,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// The scheme of an address, and what is left of it.
+fn scheme(address: &str) -> (Option<Scheme>, &str) {
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    let found = schemes.into_iter().find_map(|(begin, scheme)| Some((Some(scheme), address.strip_prefix(begin)?)));
+    found.map_or((None, address), |(scheme, rest)| (scheme, rest.trim_end_matches('/')))
+}
+
 /// One that takes turns.
 struct Turn {
     name: &'static str,
     address: String,
-    client: Arc<Client>,
+    target: Arc<Target>,
     process: Option<Process>,
     rounds: Vec<Figures>,
 }
@@ -153,16 +208,18 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (format, on_bad, name) = (args.format, args.on_bad, path.display().to_string());
     let trace = tokio::task::spawn_blocking(move || Trace::read(Reader::open(&path, format)?, on_bad)).await?;
     let trace = trace.with_context(|| name.clone())?;
-    let work = Arc::new(args.work(trace));
-    let (_baseline, mut turns) = args.turns().await?;
-    let plan = Plan { pace: args.pace(), timeout: args.timeout, token_time: args.token_time };
+    let over = args.over()?;
+    let work = Arc::new(args.work(trace, over));
+    let (_baseline, mut turns) = args.connected(over).await?;
+    let patience = Patience { answer: args.timeout, response: args.response_timeout, token_time: args.token_time };
+    let plan = Plan { pace: args.pace(), patience };
     let rounds = args.rounds.unwrap_or(if turns.len() > 1 { 3 } else { 1 });
-    let mut report = args.report(&work, name, plan.pace, rounds);
+    let mut report = args.report(&work, over, name, plan.pace, rounds);
     let progress = Progress::new(work.len() * turns.len() * rounds as usize);
     let shown = progress.show();
     for round in 1..=rounds {
         for turn in &mut turns {
-            let measured = load::run(&turn.client, &work, plan, turn.process, &progress.ended).await?;
+            let measured = load::run(&turn.target, &work, plan, turn.process, &progress.ended).await?;
             if let Some(complaint) = &measured.tally.complaint {
                 progress.clear();
                 eprintln!("epp: {}, round {round}: {complaint}", turn.name);
@@ -196,14 +253,72 @@ impl Args {
         }
     }
 
-    fn work(&self, trace: Trace) -> Work {
-        let n = self.requests.map_or(usize::MAX, |n| n as usize).min(trace.requests.len());
-        let prompts = match self.prompts {
-            Sent::Ids => Prompts::Ids,
-            Sent::Text => Prompts::Text,
+    fn work(&self, trace: Trace, over: Over) -> Work {
+        let manner = Manner {
+            prompts: match self.prompts {
+                Sent::Ids => Prompts::Ids,
+                Sent::Text => Prompts::Text,
+            },
+            wants: match over {
+                Over::Picks => Wants::Endpoint,
+                Over::Dispatch | Over::Http => Wants::Response,
+            },
+            turns: match self.turns {
+                Come::Waiting => Turns::Waiting,
+                Come::Timed => Turns::Timed,
+            },
+            model: self.model.clone(),
         };
-        let warm_up = self.warm_up.map_or(n / 10, |n| n as usize);
-        Work::new(trace, prompts, self.model.clone(), n, warm_up)
+        let n = self.requests.map_or(usize::MAX, |n| n as usize);
+        Work::new(trace, manner, n, self.warm_up.map(|n| n as usize))
+    }
+
+    /// How requests go out; all who take turns are reached alike, so that figures can be compared.
+    fn over(&self) -> anyhow::Result<Over> {
+        let each = self.target.iter().chain(&self.versus).map(|address| match scheme(address) {
+            (None, _) if self.dispatch => Over::Dispatch,
+            (None, _) => Over::Picks,
+            (Some(_), _) => Over::Http,
+        });
+        let each: Vec<Over> = each.chain(self.baseline.then_some(Over::Picks)).collect();
+        let first = each.first().copied().unwrap_or(Over::Picks);
+        if each.iter().any(|over| *over != first) {
+            bail!(
+                "expected pickers, or gateways, that are all reached alike, found some over HTTP or dispatched and some that are only asked"
+            );
+        }
+        if first == Over::Http && (self.dispatch || self.mode != As::Direct) {
+            bail!("--dispatch and --mode are for pickers, found a gateway over HTTP");
+        }
+        if first == Over::Dispatch && self.mode != As::Direct {
+            bail!("expected --mode direct with --dispatch, found another one");
+        }
+        Ok(first)
+    }
+
+    /// Reaches one who takes turns.
+    async fn reach(&self, name: &str, address: &str, over: Over) -> anyhow::Result<Target> {
+        let ca = self.ca.as_deref();
+        // The server of constants is one of ours, in the clear.
+        let secure = (self.tls || ca.is_some()) && name != "baseline";
+        let dial = if secure { Dial::tls(ca, Speaks::Grpc)? } else { Dial::Clear };
+        let n = self.connections as usize;
+        let servers = |dial| Servers::new(dial, self.endpoint_header.clone());
+        let picker = || Client::connect(address, &dial, self.mode(), n, PATIENCE);
+        Ok(match over {
+            Over::Picks => Target::Picker(picker().await?),
+            Over::Dispatch => Target::Dispatch(picker().await?, servers(Dial::Clear)),
+            Over::Http => {
+                let (secure, address) = match scheme(address) {
+                    (Some(Scheme::Https), rest) => (true, rest),
+                    (Some(Scheme::Http) | None, rest) => (false, rest),
+                };
+                let dial = if secure { Dial::tls(ca, Speaks::Http1)? } else { Dial::Clear };
+                let servers = servers(dial);
+                servers.connect(address).await?;
+                Target::Server(servers, address.to_owned())
+            }
+        })
     }
 
     fn mode(&self) -> Mode {
@@ -215,7 +330,7 @@ impl Args {
     }
 
     /// Everyone who takes turns, connected; and the baseline's process, which ends when dropped.
-    async fn turns(&self) -> anyhow::Result<(Option<Baseline>, Vec<Turn>)> {
+    async fn connected(&self, over: Over) -> anyhow::Result<(Option<Baseline>, Vec<Turn>)> {
         let mut wanted = Vec::new();
         wanted.extend(self.target.clone().map(|address| ("target", address, self.pid)));
         wanted.extend(self.versus.clone().map(|address| ("versus", address, self.versus_pid)));
@@ -223,17 +338,17 @@ impl Args {
         wanted.extend(baseline.as_ref().map(|b| ("baseline", format!("127.0.0.1:{}", b.port), Some(b.child.id()))));
         let mut turns = Vec::new();
         for (name, address, pid) in wanted {
-            let client = Client::connect(&address, self.mode(), self.connections as usize, PATIENCE).await?;
+            let target = Arc::new(self.reach(name, &address, over).await?);
             let process = pid.map(Process);
             if let Some(process) = process {
                 process.on_cpu()?;
             }
-            turns.push(Turn { name, address, client: Arc::new(client), process, rounds: Vec::new() });
+            turns.push(Turn { name, address, target, process, rounds: Vec::new() });
         }
         Ok((baseline, turns))
     }
 
-    fn report(&self, work: &Work, trace: String, pace: Pace, rounds: u32) -> Report {
+    fn report(&self, work: &Work, over: Over, trace: String, pace: Pace, rounds: u32) -> Report {
         let load = match pace {
             Pace::AtOnce(1) => "closed loop, one request at a time".into(),
             Pace::AtOnce(n) => format!("closed loop, {n} requests at a time"),
@@ -245,10 +360,12 @@ impl Args {
             trace,
             requests: work.len() - work.warm_up,
             warm_up: work.warm_up,
-            mode: match self.mode {
-                As::Direct => "direct",
-                As::Lean => "lean",
-                As::Duplex => "duplex",
+            mode: match (over, self.mode) {
+                (Over::Http, _) => "http",
+                (Over::Dispatch, _) => "dispatch",
+                (Over::Picks, As::Direct) => "direct",
+                (Over::Picks, As::Lean) => "lean",
+                (Over::Picks, As::Duplex) => "duplex",
             },
             load: format!("{load}, {rounds} {}", if rounds == 1 { "round" } else { "rounds" }),
             valid: false,
