@@ -1,18 +1,22 @@
 //! Whole rounds against the constant server and against servers that do worse.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::bench::baseline;
 use crate::bench::client::{Client, Mode};
-use crate::bench::dial::Dial;
+use crate::bench::dial::{Dial, Speaks};
 use crate::bench::load::{Plan, Round, run};
 use crate::bench::report::Figures;
+use crate::bench::served::Servers;
 use crate::bench::target::{Patience, Target};
-use crate::bench::work::tests::work;
-use crate::bench::work::{Pace, Prompts};
+use crate::bench::work::tests::{wanting, work};
+use crate::bench::work::{Pace, Prompts, Wants};
 
 /// The second prompt goes out in several pieces where bodies are streamed.
 const TRACE: &str = "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 10, \"hash_ids\": [1]}\n\
@@ -76,4 +80,85 @@ async fn an_address_where_nobody_listens_is_named() {
     let address = format!("127.0.0.1:{port}");
     let refused = Client::connect(&address, &Dial::Clear, Mode::Direct, 1, Duration::ZERO).await;
     assert!(format!("{:#}", refused.unwrap_err()).contains(&address));
+}
+
+const ONE: &str = "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 2, \"hash_ids\": [1]}\n";
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\nx-engine: 8001\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const TOKEN: &str = "data: {\"choices\":[{\"token_ids\":[5]}]}\n\n";
+const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":1}}}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+fn chunked(pieces: &[&str]) -> String {
+    let chunks = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len()));
+    format!("{HEAD}{}", chunks.collect::<String>())
+}
+
+/// Sends one request to a server that answers every connection with these bytes, and then closes it.
+async fn served(answer: String) -> Round {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut asked = [0; 4096];
+            let _ = socket.read(&mut asked).await;
+            let _ = socket.write_all(answer.as_bytes()).await;
+            let _ = socket.shutdown().await;
+        }
+    });
+    let servers = Servers::new(Dial::Clear, http::HeaderName::from_static("x-engine"));
+    let target = Target::Server(servers, address);
+    let plan = Plan { pace: Pace::AtOnce(1), patience: patience() };
+    let work = Arc::new(wanting(ONE, Wants::Response));
+    let round = run(&Arc::new(target), &work, plan, None, &Arc::default()).await.unwrap();
+    server.abort();
+    round
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_stream_over_http_is_measured_and_counted() {
+    let round = served(chunked(&[TOKEN, TOKEN, USAGE, DONE, ""])).await;
+    let responses = &round.tally.responses;
+    assert_eq!((round.tally.answered, round.tally.failed, &round.tally.complaint), (1, 0, &None));
+    assert_eq!((responses.prompt_tokens, responses.cached_tokens, responses.output_tokens), (3, 1, 2));
+    assert_eq!((responses.ttft.len(), responses.tpot.len(), responses.without_usage), (1, 1, 0));
+    assert!(responses.headers.max() <= responses.ttft.max() && responses.ttft.max() <= responses.e2e.max());
+    assert_eq!(round.tally.picks, [("8001".to_owned(), 1)].into());
+    assert!(Figures::of(&round).responses.is_some());
+    let round = served(chunked(&[TOKEN, TOKEN, DONE, ""])).await;
+    assert_eq!((round.tally.responses.output_tokens, round.tally.responses.without_usage), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_whole_response_over_http_is_told_in_a_line() {
+    let refused = "HTTP/1.1 503 Service Unavailable\r\nx-llm-d-request-dropped-reason: rejected-no-endpoints\r\ncontent-length: 0\r\n\r\n";
+    for (answer, refusals, says) in [
+        (refused.to_owned(), 1, "answered with 503, rejected-no-endpoints"),
+        (chunked(&[TOKEN]), 0, "the response broke off after 1 tokens"),
+        (chunked(&[TOKEN, ""]), 0, "found one that breaks off after 1 tokens"),
+        (chunked(&["data: {\"choices\":[{\"tok", ""]), 0, "expected a response in JSON, found none"),
+        (chunked(&[DONE, ""]), 0, "expected a response with tokens, found one without"),
+        (String::new(), 0, "no answer from 127.0.0.1:"),
+        ("SSH-2.0\r\n".to_owned(), 0, "no answer from 127.0.0.1:"),
+    ] {
+        let tally = served(answer).await.tally;
+        let said = tally.complaint.unwrap();
+        assert!(said.contains(says) && said.lines().count() == 1, "{said}");
+        assert_eq!((tally.answered, tally.refused, tally.failed), (0, refusals, 1 - refusals), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let servers = Servers::new(Dial::Clear, http::HeaderName::from_static("x-engine"));
+    let why = servers.connect(&format!("127.0.0.1:{port}")).await.unwrap_err();
+    assert!(format!("{why:#}").starts_with(&format!("cannot reach 127.0.0.1:{port}: ")), "{why:#}");
+}
+
+/// Certificates are checked for real in the end-to-end tests; here is what is said when they are not there.
+#[test]
+fn a_file_of_certificates_that_is_not_there_is_named() {
+    let why = Dial::tls(Some(Path::new("/nowhere/ca.pem")), Speaks::Http1).err().unwrap();
+    assert!(format!("{why:#}").starts_with("/nowhere/ca.pem: "), "{why:#}");
 }

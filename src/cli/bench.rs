@@ -527,10 +527,32 @@ mod tests {
             (&["--target=a:1", "--versus-pid=1"], "--versus"),
             (&["--target=a:1", "--rounds=0"], "--rounds"),
             (&["--baseline", "--pid=1"], "--target"),
+            (&["--target=a:1", "--turns=never"], "--turns"),
+            (&["--baseline", "--dispatch"], "--target"),
         ] {
             let text = parse(flags).unwrap_err();
             assert!(text.contains(name), "{flags:?}: {text}");
         }
+    }
+
+    #[test]
+    fn all_who_take_turns_are_reached_alike() {
+        let over = |flags: &[&str]| parse(flags).unwrap().over().map_err(|e| e.to_string());
+        assert_eq!(over(&["--target=a:1", "--versus=b:1", "--baseline"]), Ok(Over::Picks));
+        assert_eq!(over(&["--target=a:1", "--versus=b:1", "--dispatch"]), Ok(Over::Dispatch));
+        assert_eq!(over(&["--target=http://a:1", "--versus=https://b:1"]), Ok(Over::Http));
+        for (flags, says) in [
+            (&["--target=http://a:1", "--versus=b:1"][..], "reached alike"),
+            (&["--target=http://a:1", "--baseline"], "reached alike"),
+            (&["--target=a:1", "--dispatch", "--baseline"], "reached alike"),
+            (&["--target=http://a:1", "--dispatch"], "found a gateway over HTTP"),
+            (&["--target=http://a:1", "--mode=lean"], "found a gateway over HTTP"),
+            (&["--target=a:1", "--dispatch", "--mode=lean"], "--mode direct"),
+        ] {
+            let why = over(flags).unwrap_err();
+            assert!(why.contains(says), "{flags:?}: {why}");
+        }
+        assert_eq!(scheme("https://a:1/"), (Some(Scheme::Https), "a:1"));
     }
 
     #[test]

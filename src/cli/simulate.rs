@@ -72,9 +72,9 @@ pub struct Args {
     /// How often every engine is asked for its load
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     pub scrape_interval_ms: u64,
-    /// How long it takes until the picker knows what an engine said
-    #[arg(long, value_name = "MS", default_value_t = 10)]
-    pub scrape_delay_ms: u64,
+    /// How long it takes until the picker knows what an engine said; as the calibration file has it unless given
+    #[arg(long, value_name = "MS")]
+    pub scrape_delay_ms: Option<u64>,
     /// After how long an engine's load counts as unknown
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     pub staleness_ms: u64,
@@ -115,13 +115,7 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         true => BUILT_IN.iter().filter_map(|arm| Arm::built_in(arm.name)).collect(),
         false => arms,
     };
-    let engine = match &args.engine {
-        None => Calibration::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            Calibration::read(&text).map_err(|why| anyhow!("{}: {why}", path.display()))?
-        }
-    };
+    let engine = args.engine.as_deref().map_or_else(|| Ok(Calibration::default()), calibration)?;
     let engines = (0..args.endpoints as usize).map(|i| engine.at_speed(args.speeds[i % args.speeds.len()]));
     let engines = engines.collect::<Result<Vec<_>, _>>().map_err(|why| anyhow!("--speeds: {why}"))?;
     let (name, traffic) = traffic(args)?;
@@ -130,7 +124,10 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         engines,
         seed: args.seed,
         scrape_interval: Duration::from_millis(args.scrape_interval_ms),
-        scrape_delay: Duration::from_millis(args.scrape_delay_ms),
+        scrape_delay: match args.scrape_delay_ms {
+            Some(millis) => Duration::from_millis(millis),
+            None => engine.scrape_delay().map_err(|why| anyhow!(why))?,
+        },
         staleness: Duration::from_millis(args.staleness_ms),
         registry,
     };
@@ -159,6 +156,15 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         engine,
     };
     Ok(Report { setup, arms: reports })
+}
+
+/// Reads the description of a type of engine.
+///
+/// # Errors
+/// If there is none, or what is wrong with it.
+pub fn calibration(path: &Path) -> anyhow::Result<Calibration> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Calibration::read(&text).map_err(|why| anyhow!("{}: {why}", path.display()))
 }
 
 fn chosen(arm: &str) -> anyhow::Result<Arm> {

@@ -34,6 +34,8 @@ pub struct Calibration {
     pub decode_micros_per_request: f64,
     /// Nanoseconds that each token of a decoding request's context adds. Default 49.
     pub decode_nanos_per_context_token: f64,
+    /// Milliseconds until somebody who asks the engine for its load knows what it said. Default 10.
+    pub scrape_delay_millis: f64,
 }
 
 impl Default for Calibration {
@@ -55,6 +57,7 @@ impl Default for Calibration {
             decode_step_millis: 6.0,
             decode_micros_per_request: 20.0,
             decode_nanos_per_context_token: 49.0,
+            scrape_delay_millis: 10.0,
         }
     }
 }
@@ -72,7 +75,16 @@ impl Calibration {
             None => why.to_string(),
         })?;
         calibration.at_speed(1.0)?;
+        calibration.scrape_delay()?;
         Ok(calibration)
+    }
+
+    /// How long it takes until somebody knows what the engine said.
+    ///
+    /// # Errors
+    /// Says why there is no such time.
+    pub fn scrape_delay(&self) -> Result<Duration, String> {
+        cost("scrapeDelayMillis", self.scrape_delay_millis, 1e-3)
     }
 
     /// An engine of this type that does everything `speed` times as fast.
@@ -80,10 +92,6 @@ impl Calibration {
     /// # Errors
     /// Says why there is no such engine.
     pub fn at_speed(&self, speed: f64) -> Result<ModelSettings, String> {
-        let cost = |name: &str, value: f64, unit: f64| {
-            let cost = Duration::try_from_secs_f64(value * unit);
-            cost.map_err(|_| format!("{name} must be a time of at least 0, found {value}"))
-        };
         let settings = ModelSettings {
             block_size: self.block_tokens,
             blocks: self.blocks,
@@ -100,6 +108,11 @@ impl Calibration {
         epp_sim::model::Model::brief(settings.clone()).map_err(says)?;
         Ok(settings)
     }
+}
+
+fn cost(name: &str, value: f64, unit: f64) -> Result<Duration, String> {
+    let cost = Duration::try_from_secs_f64(value * unit);
+    cost.map_err(|_| format!("{name} must be a time of at least 0, found {value}"))
 }
 
 #[cfg(test)]
@@ -120,6 +133,7 @@ mod tests {
             ("seats: 0\n", "seats must be at least 1, found 0"),
             ("seats: many\n", "line 1 column 8: "),
             ("seat: 1\n", "line 1 column "),
+            ("scrapeDelayMillis: -1\n", "scrapeDelayMillis must be a time of at least 0, found -1"),
             ("prefillMicrosPerToken: -1\n", "prefillMicrosPerToken must be a time of at least 0, found -1"),
         ] {
             let why = Calibration::read(text).unwrap_err();
