@@ -191,6 +191,8 @@ fn empty(text: &Option<Text>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(kind: Kind, body: &str, piece: usize) -> Result<Told, String> {
@@ -240,5 +242,30 @@ mod tests {
             assert!(said.contains(why), "{body}: {said}");
         }
         assert!(read(Kind::Whole, "{\"detail\":\"x\"}", 100).unwrap_err().contains("without"));
+    }
+
+    proptest! {
+        #[test]
+        fn spoilt_responses_are_read_or_refused_however_they_are_cut(
+            spoilt in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            piece in 1..80_usize,
+        ) {
+            let mut bytes = [USAGE, USAGE, "data: {\"choices\":[{\"token_ids\":[1,2]}]}\n\ndata: [DONE]\n\n"].concat().into_bytes();
+            for (at, byte) in spoilt {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            for kind in [Kind::Events, Kind::Whole] {
+                let read = |piece: usize| {
+                    let mut events = Events::new(kind);
+                    bytes.chunks(piece).try_for_each(|part| events.feed(part)).and_then(|()| events.finish())
+                };
+                let whole = read(bytes.len());
+                prop_assert_eq!(&read(piece), &whole);
+                if let Err(why) = whole {
+                    prop_assert!(why.starts_with("expected "), "{}", why);
+                }
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 pub mod baseline;
 pub mod client;
 pub mod dial;
-mod events;
+pub mod events;
 pub mod load;
 pub mod process;
 pub mod report;

@@ -44,7 +44,7 @@ def real(epp, name, arm, envoy):
         config = (HERE / "arms" / f"{arm}.yaml").read_text()
         flags = ("--allow-experimental-plugins",)
         with Stand(epp, tmp, engines=ENDPOINTS, config=config, flags=flags, engine_flags=("--engine", HERE / "sets" / f"{name}.yaml"), mode="lean" if envoy else None) as s:
-            until(lambda: all(e["last"]["waiting"] is not None for e in json.loads(s.get("/debug/endpoints")[1])["endpoints"]), what="a scrape of every engine")
+            until(lambda: all((e["last"] or {}).get("waiting") is not None for e in json.loads(s.get("/debug/endpoints")[1])["endpoints"]), what="a scrape of every engine")
             target = ["--target", f"http://127.0.0.1:{s.proxy_port}"] if envoy else ["--target", f"127.0.0.1:{s.grpc_port}", "--dispatch"]
             argv = [epp, "bench", *target, "--trace", HERE / "sets" / SETS[name]["trace"], "--warm-up", 0, "--json", tmp / "out.json"]
             ran = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
