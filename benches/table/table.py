@@ -39,15 +39,15 @@ def chat(rng, n_bytes):
     return {"model": "m", "max_tokens": 64, "messages": [{"role": "system", "content": f"You are number {rng.random()}."}, {"role": "user", "content": " ".join(words)}]}
 
 
-def traces(folder, long):
+def traces(folder, short, long):
     """(what it is, its trace, how many requests warm up) for each row."""
     rng = random.Random(1)
-    for name, n, n_bytes in (("short", 3000, 800), ("long", long, 440_000)):
+    for name, n, n_bytes in (("short", short, 800), ("long", long, 440_000)):
         with open(folder / f"{name}.jsonl", "w") as out:
             for i in range(n):
                 out.write(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": chat(rng, n_bytes)}) + "\n")
     (folder / "ids.json").write_text(json.dumps({"seed": 1, "requests": long, "clients": [{"rate": 100, "input": {"fixed": 100_000}, "output": {"fixed": 64}}]}))
-    yield "chat of 200 tokens", folder / "short.jsonl", 500
+    yield "chat of 200 tokens", folder / "short.jsonl", short // 10
     yield "chat of 100k tokens (440 KB)", folder / "long.jsonl", 10
     yield "100k token ids", folder / "ids.json", 10
 
@@ -72,6 +72,7 @@ def main():
     parser.add_argument("--other", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--short", type=int, default=1000, help="how many short requests a round has")
     parser.add_argument("--long", type=int, default=70, help="how many long requests a round has")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as tmp:
@@ -84,7 +85,7 @@ def main():
                 target += ["--versus", f"127.0.0.1:{port}", "--versus-pid", process.child.pid]
                 names = {"target": "this picker", "versus": args.other.name if args.other.name != "epp" else "the other", "baseline": "constant"}
             rows = []
-            for what, trace, warm_up in traces(tmp, args.long):
+            for what, trace, warm_up in traces(tmp, args.short, args.long):
                 figures = {}
                 for at_once in (1, args.at_once):
                     argv = [s.binary, "bench", *target, "--trace", trace, "--mode", "duplex", "--concurrency", at_once, "--warm-up", warm_up, "--rounds", args.rounds, "--json", tmp / "out.json"]

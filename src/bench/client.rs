@@ -127,29 +127,19 @@ impl Client {
             .max_decoding_message_size(usize::MAX);
         grpc.ready().await?;
         tx.send(self.mode.headers(&question)).await?;
-        let mut body = question.body;
-        if self.mode == Mode::Direct {
-            tx.send(piece(std::mem::take(&mut body), true)).await?;
-        }
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
         let path = http::uri::PathAndQuery::from_static(METHOD);
-        let opened = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), path, codec).await;
+        let opening = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), path, codec);
+        // A picker may say nothing before it has the whole body, not even that the stream is open. Whoever does not want
+        // the rest of it says why in an answer.
+        let (opened, _) = tokio::join!(opening, self.mode.send_unasked(&tx, question.body.clone()));
         let answers = opened.map_err(|status| anyhow!("{:?}: {}", status.code(), status.message()))?.into_inner();
         let mut open = Open { destination: String::new(), tx, answers, mode: self.mode };
-        match self.mode {
-            Mode::Direct => {}
-            Mode::Lean => {
-                if let Some(status) = open.take().await? {
-                    return Ok(Answer::Refused(status));
-                }
-                open.tx.send(piece(body, true)).await?;
+        if self.mode == Mode::Lean {
+            if let Some(status) = open.take().await? {
+                return Ok(Answer::Refused(status));
             }
-            Mode::Duplex => {
-                while body.len() > PIECE {
-                    open.tx.send(piece(body.split_to(PIECE), false)).await?;
-                }
-                open.tx.send(piece(body, true)).await?;
-            }
+            open.tx.send(piece(question.body, true)).await?;
         }
         while open.destination.is_empty() {
             if let Some(status) = open.take().await? {
@@ -255,6 +245,20 @@ impl Open {
 }
 
 impl Mode {
+    /// Sends what goes out right behind the headers.
+    async fn send_unasked(self, tx: &mpsc::Sender<ProcessingRequest>, mut body: Bytes) -> anyhow::Result<()> {
+        match self {
+            Self::Lean => return Ok(()),
+            Self::Direct => {}
+            Self::Duplex => {
+                while body.len() > PIECE {
+                    tx.send(piece(body.split_to(PIECE), false)).await?;
+                }
+            }
+        }
+        Ok(tx.send(piece(body, true)).await?)
+    }
+
     fn headers(self, question: &Question) -> ProcessingRequest {
         let length = question.body.len().to_string();
         let mut pairs = vec![

@@ -1,12 +1,21 @@
 //! Whole rounds against the constant server and against servers that do worse.
 
+use std::convert::Infallible;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::server::{Grpc, NamedService, StreamingService};
+use tonic::{Status, Streaming};
+use tonic_prost::ProstCodec;
 
 use crate::bench::baseline;
 use crate::bench::client::{Client, Mode};
@@ -17,6 +26,9 @@ use crate::bench::served::Servers;
 use crate::bench::target::{Patience, Target};
 use crate::bench::work::tests::{wanting, work};
 use crate::bench::work::{Pace, Prompts, Wants};
+use crate::ext_proc::server::http2;
+use crate::ext_proc::service;
+use crate::ext_proc::wire::{PhaseResponse, ProcessingRequest, ProcessingResponse, Request as Phase, Response};
 
 /// The second prompt goes out in several pieces where bodies are streamed.
 const TRACE: &str = "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 10, \"hash_ids\": [1]}\n\
@@ -80,6 +92,65 @@ async fn an_address_where_nobody_listens_is_named() {
     let address = format!("127.0.0.1:{port}");
     let refused = Client::connect(&address, &Dial::Clear, Mode::Direct, 1, Duration::ZERO).await;
     assert!(format!("{:#}", refused.unwrap_err()).contains(&address));
+}
+
+/// A picker that opens streams, and answers, when it has the whole body.
+#[derive(Clone)]
+struct Late;
+
+impl NamedService for Late {
+    const NAME: &'static str = service::NAME;
+}
+
+impl tower_service::Service<http::Request<tonic::body::Body>> for Late {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<tonic::body::Body>) -> Self::Future {
+        let codec = ProstCodec::<ProcessingResponse, ProcessingRequest>::default();
+        Box::pin(async move { Ok(Grpc::new(codec).streaming(Self, request).await) })
+    }
+}
+
+impl StreamingService<ProcessingRequest> for Late {
+    type Response = ProcessingResponse;
+    type ResponseStream = BoxStream<'static, Result<ProcessingResponse, Status>>;
+    type Future = BoxFuture<'static, Result<tonic::Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<Streaming<ProcessingRequest>>) -> Self::Future {
+        Box::pin(async move {
+            let mut messages = request.into_inner();
+            while let Some(message) = messages.message().await? {
+                if matches!(&message.request, Some(Phase::RequestBody(piece)) if piece.end_of_stream) {
+                    break;
+                }
+            }
+            let body = Response::RequestBody(PhaseResponse::streamed("{}".into(), true));
+            let answers = futures_util::stream::iter([Ok(baseline::routed(Response::RequestHeaders)), Ok(body.into())]);
+            Ok(tonic::Response::new(answers.chain(messages.map(|m| m.map(|_| ProcessingResponse::default()))).boxed()))
+        })
+    }
+}
+
+/// A client that waits for the stream to be open before it sends the body would wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_picker_may_say_nothing_before_it_has_the_whole_body() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = tokio::spawn(http2().add_service(Late).serve_with_incoming(TcpListenerStream::new(listener)));
+    for mode in [Mode::Direct, Mode::Duplex] {
+        let target = Target::Picker(client(&address, mode).await);
+        let plan = Plan { pace: Pace::AtOnce(1), patience: patience() };
+        let work = Arc::new(work(TRACE, Prompts::Ids, 10, 0));
+        let tally = run(&Arc::new(target), &work, plan, None, &Arc::default()).await.unwrap().tally;
+        assert_eq!((tally.answered, tally.complaint), (3, None), "{mode:?}");
+    }
+    server.abort();
 }
 
 const ONE: &str = "{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 2, \"hash_ids\": [1]}\n";

@@ -51,18 +51,22 @@ def weka(folder, turns=12):
 
 
 def rollouts(groups=30, samples=4, turns=2, seed=7):
-    """One step: all samples of all prompts at once, answers of log-normal length, tools between two turns."""
-    rng = random.Random(seed)
-    with open(HERE / "rollouts.jsonl", "w") as out:
-        for group in range(groups):
-            prompt = int(min(max(rng.lognormvariate(6.2, 0.5), 64), 2000))
-            for _ in range(samples):
-                tokens, played = prompt, []
-                for turn in range(turns):
-                    answer = int(min(max(rng.lognormvariate(3.4, 0.7), 4), 160))
-                    played.append({"input_tokens": tokens, "output_tokens": answer, "pre_gap_s": round(rng.lognormvariate(-0.5, 0.5), 2) if turn else 0.0})
-                    tokens += answer + 64
-                out.write(json.dumps({"conv_id": str(group), "turns": played}) + "\n")
+    """One step: all samples of all prompts at once, answers of log-normal length, tools between two turns.
+
+    In no order: over sockets requests of one moment overtake one another, and how long they wait depends on their order.
+    """
+    rng, lines = random.Random(seed), []
+    for group in range(groups):
+        prompt = int(min(max(rng.lognormvariate(6.2, 0.5), 64), 2000))
+        for _ in range(samples):
+            tokens, played = prompt, []
+            for turn in range(turns):
+                answer = int(min(max(rng.lognormvariate(3.4, 0.7), 4), 160))
+                played.append({"input_tokens": tokens, "output_tokens": answer, "pre_gap_s": round(rng.lognormvariate(-0.5, 0.5), 2) if turn else 0.0})
+                tokens += answer + 64
+            lines.append(json.dumps({"conv_id": str(group), "turns": played}) + "\n")
+    rng.shuffle(lines)
+    (HERE / "rollouts.jsonl").write_text("".join(lines))
 
 
 if __name__ == "__main__":
