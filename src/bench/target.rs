@@ -104,8 +104,11 @@ async fn picked(
     if !holds.is_zero() {
         open.until(tokio::time::sleep(holds)).await?;
     }
-    open.began().await?;
-    open.ended(expects).await
+    let told = async {
+        open.began().await?;
+        open.ended(expects).await
+    };
+    in_time(patience.answer, "end of the stream", told).await?
 }
 
 async fn dispatched(
