@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -123,7 +124,7 @@ impl Sender {
 
     fn issue(&self, runtime: &Handle, waits: Vec<Wait>, running: mpsc::Sender<()>) -> Issued {
         // Holds as many ends as there are requests, so that nobody ever waits to tell of his.
-        let (ended, ends) = std::sync::mpsc::sync_channel(waits.len().max(1));
+        let (ended, ends) = sync_channel(waits.len().max(1));
         let mut schedule = Schedule::new(waits);
         let began = Instant::now();
         let mut prepared = None;
@@ -150,11 +151,10 @@ impl Sender {
             if at >= self.work.warm_up {
                 counted.get_or_insert(Counted { first: (due, sent), last: (due, sent) }).last = (due, sent);
             }
-            let (sender, ended, running) = (self.clone(), ended.clone(), running.clone());
+            let (sender, end, running) = (self.clone(), End { at, to: ended.clone() }, running.clone());
             runtime.spawn(async move {
                 sender.send(at, question, began + due).await;
-                // Nobody is left to be told once all have been sent.
-                let _ = ended.send((at, Instant::now()));
+                drop(end);
                 drop(running);
             });
         }
@@ -199,6 +199,19 @@ impl Sender {
             self.tally.lock().add(outcome, self.target.generates(), intended, sent);
         }
         self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Tells that a request is over when it is dropped, however it came to that.
+struct End {
+    at: usize,
+    to: SyncSender<(usize, Instant)>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Nobody is left to be told once all have been sent.
+        let _ = self.to.send((self.at, Instant::now()));
     }
 }
 
