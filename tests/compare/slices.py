@@ -31,10 +31,13 @@ def mooncake(path, window=1500, keep=240, seconds=34):
 
 
 def weka(folder, turns=12):
-    """The first requests of sessions that begin small; four blocks of 64 tokens become one of 16, gaps a twentieth, at most 2 s."""
-    for name in SESSIONS:
+    """The first requests of sessions that begin small; four blocks of 64 tokens become one of 16, gaps a twentieth, at most 2 s.
+
+    Sessions begin one after the other: if all did at once, chance and the time that a pick takes would place them.
+    """
+    for place, name in enumerate(SESSIONS):
         session = json.loads((pathlib.Path(folder) / f"trace_{name}.json").read_text())
-        requests, time, names = [], 0.0, {}
+        requests, time, names = [], place * 0.35, {}
         for r in [r for r in session["requests"] if r["type"] != "subagent" and r["out"] > 0][:turns]:
             gap = min((r.get("think_time") or 0.0) / 20, 2.0)
             time += gap
