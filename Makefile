@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench icount soak overload docs tools build browser
+.PHONY: help demo test check bench icount soak overload compare table docs tools build browser
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -50,6 +50,14 @@ soak: build ## A minute of hard use: clients leave, endpoints and configs change
 
 overload: build ## Three times the requests that the engines take: goodput, waits of high priority, reasons of refusals
 	cargo bench -p epp --bench overload -- $(OVERLOAD)
+
+compare: build $(STAMP) ## The same arms simulated and over real sockets: writes docs/results/ranking.md; takes a quarter of an hour
+	$(PYTHON) tests/compare/compare.py target/release/epp --out docs/results/ranking.md
+
+OTHER ?=
+
+table: build $(STAMP) ## What a request costs: this picker, a server of constants, and with OTHER=PATH another picker
+	$(PYTHON) benches/table/table.py target/release/epp $(if $(OTHER),--other $(OTHER))
 
 docs: tools ## Writes docs/plugins.md, docs/refusals.md and docs/metrics.md, which tests keep current
 	@mkdir -p docs

@@ -1,6 +1,7 @@
 //! Talks to engines over loopback as clients do. Time is paused, so that it passes only while everybody waits.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use epp_sim::http::{Engines, Settings, StartError};
@@ -72,6 +73,18 @@ async fn start(kind: Kind) -> (Engines, Client) {
 fn metric(page: &str, name: &str) -> f64 {
     let line = page.lines().find(|line| line.starts_with(name)).unwrap();
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_come_as_late_as_they_are_to() {
+    let late = Duration::from_millis(40);
+    for metrics_delay in [Duration::ZERO, late] {
+        let engines = Engines::start(Settings { metrics_delay, ..Settings::default() }).await.unwrap();
+        let mut client = Client::connect(engines.addresses()[0]).await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(client.get("/metrics").await.status, StatusCode::OK);
+        assert_eq!(began.elapsed() >= late, metrics_delay == late);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,7 +88,8 @@ impl StreamingService<ProcessingRequest> for Constant {
     }
 }
 
-fn routed(kind: fn(PhaseResponse) -> Response) -> ProcessingResponse {
+/// An answer that names the endpoint.
+pub(super) fn routed(kind: fn(PhaseResponse) -> Response) -> ProcessingResponse {
     let routing = Routing { destination: "127.0.0.1:8000".into(), ..Routing::default() };
     let (common, metadata) = routing.into_parts();
     ProcessingResponse {

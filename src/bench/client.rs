@@ -11,9 +11,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::client::Grpc;
 use tonic::codec::CompressionEncoding;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_prost::ProstCodec;
 
+use crate::bench::dial::Dial;
 use crate::ext_proc::answer::DESTINATION;
 use crate::ext_proc::service::METHOD;
 use crate::ext_proc::wire::{
@@ -51,6 +52,7 @@ pub struct Question {
 pub struct Usage {
     pub prompt_tokens: u32,
     pub completion_tokens: u32,
+    pub cached_tokens: Option<u32>,
 }
 
 /// What came of a question.
@@ -84,13 +86,24 @@ impl Client {
     ///
     /// # Errors
     /// If nobody takes connections at the address.
-    pub async fn connect(address: &str, mode: Mode, connections: usize, patience: Duration) -> anyhow::Result<Self> {
+    pub async fn connect(
+        address: &str,
+        dial: &Dial,
+        mode: Mode,
+        connections: usize,
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?;
         let endpoint = endpoint.initial_stream_window_size(1 << 20).initial_connection_window_size(16 << 20);
         let end = tokio::time::Instant::now() + patience;
         let mut channels = Vec::new();
         while channels.len() < connections.max(1) {
-            match endpoint.connect().await {
+            let (dial, to) = (dial.clone(), address.to_owned());
+            let connect = move |_: Uri| {
+                let (dial, to) = (dial.clone(), to.clone());
+                async move { dial.connect(&to).await }
+            };
+            match endpoint.connect_with_connector(tower::service_fn(connect)).await {
                 Ok(channel) => channels.push(channel),
                 Err(why) if tokio::time::Instant::now() >= end => {
                     return Err(why).with_context(|| format!("cannot reach {address}"));
@@ -114,29 +127,19 @@ impl Client {
             .max_decoding_message_size(usize::MAX);
         grpc.ready().await?;
         tx.send(self.mode.headers(&question)).await?;
-        let mut body = question.body;
-        if self.mode == Mode::Direct {
-            tx.send(piece(std::mem::take(&mut body), true)).await?;
-        }
         let codec = ProstCodec::<ProcessingRequest, ProcessingResponse>::default();
         let path = http::uri::PathAndQuery::from_static(METHOD);
-        let opened = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), path, codec).await;
+        let opening = grpc.streaming(tonic::Request::new(ReceiverStream::new(rx)), path, codec);
+        // A picker may say nothing before it has the whole body, not even that the stream is open. Whoever does not want
+        // the rest of it says why in an answer.
+        let (opened, _) = tokio::join!(opening, self.mode.send_unasked(&tx, question.body.clone()));
         let answers = opened.map_err(|status| anyhow!("{:?}: {}", status.code(), status.message()))?.into_inner();
         let mut open = Open { destination: String::new(), tx, answers, mode: self.mode };
-        match self.mode {
-            Mode::Direct => {}
-            Mode::Lean => {
-                if let Some(status) = open.take().await? {
-                    return Ok(Answer::Refused(status));
-                }
-                open.tx.send(piece(body, true)).await?;
+        if self.mode == Mode::Lean {
+            if let Some(status) = open.take().await? {
+                return Ok(Answer::Refused(status));
             }
-            Mode::Duplex => {
-                while body.len() > PIECE {
-                    open.tx.send(piece(body.split_to(PIECE), false)).await?;
-                }
-                open.tx.send(piece(body, true)).await?;
-            }
+            open.tx.send(piece(question.body, true)).await?;
         }
         while open.destination.is_empty() {
             if let Some(status) = open.take().await? {
@@ -151,16 +154,15 @@ impl Client {
 }
 
 impl Open {
-    /// Lets the request be in flight until `response` has come, however much the picker has to say meanwhile; then tells
-    /// of the complete response, and ends the stream.
+    /// Lets the request be in flight until `what` has come, however much the picker has to say meanwhile.
     ///
     /// # Errors
     /// If the picker ends the stream before that.
-    pub async fn finish(mut self, response: impl Future<Output = ()>, usage: Usage) -> anyhow::Result<()> {
-        tokio::pin!(response);
+    pub async fn until<T>(&mut self, what: impl Future<Output = T>) -> anyhow::Result<T> {
+        tokio::pin!(what);
         loop {
             tokio::select! {
-                () = &mut response => break,
+                come = &mut what => return Ok(come),
                 said = self.answers.message() => {
                     if said.map_err(|status| anyhow!("{:?}: {}", status.code(), status.message()))?.is_none() {
                         bail!("the picker ended the stream of a request in flight");
@@ -168,18 +170,44 @@ impl Open {
                 }
             }
         }
+    }
+
+    /// Tells of the headers of the response.
+    ///
+    /// # Errors
+    /// If the picker has ended the stream.
+    pub async fn began(&self) -> anyhow::Result<()> {
         let status = [(":status", "200"), ("content-type", "application/json")];
         let head = HttpHeaders { headers: Some(header_map(&status)), end_of_stream: false };
         self.tx.send(ProcessingRequest { request: Some(Phase::ResponseHeaders(head)), ..Default::default() }).await?;
+        Ok(())
+    }
+
+    /// Tells that the first token has come.
+    ///
+    /// # Errors
+    /// If the picker has ended the stream.
+    pub async fn spoke(&self) -> anyhow::Result<()> {
         if self.mode != Mode::Lean {
-            let Usage { prompt_tokens, completion_tokens } = usage;
+            self.tx.send(told(Bytes::from_static(b" "), false)).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells of the rest of the response, which has this usage, and ends the stream.
+    ///
+    /// # Errors
+    /// If the stream does not end well.
+    pub async fn ended(self, usage: Usage) -> anyhow::Result<()> {
+        if self.mode != Mode::Lean {
+            let Usage { prompt_tokens, completion_tokens, cached_tokens } = usage;
             let total = u64::from(prompt_tokens) + u64::from(completion_tokens);
+            let cached = cached_tokens.map(|n| format!(r#","prompt_tokens_details":{{"cached_tokens":{n}}}"#));
             let body = format!(
-                r#"{{"usage":{{"prompt_tokens":{prompt_tokens},"completion_tokens":{completion_tokens},"total_tokens":{total}}}}}"#
+                r#"{{"usage":{{"prompt_tokens":{prompt_tokens},"completion_tokens":{completion_tokens},"total_tokens":{total}{}}}}}"#,
+                cached.unwrap_or_default()
             );
-            let body = HttpBody { body: body.into(), end_of_stream: true };
-            let end = ProcessingRequest { request: Some(Phase::ResponseBody(body)), ..Default::default() };
-            self.tx.send(end).await?;
+            self.tx.send(told(body.into(), true)).await?;
         }
         self.leave().await
     }
@@ -217,6 +245,20 @@ impl Open {
 }
 
 impl Mode {
+    /// Sends what goes out right behind the headers.
+    async fn send_unasked(self, tx: &mpsc::Sender<ProcessingRequest>, mut body: Bytes) -> anyhow::Result<()> {
+        match self {
+            Self::Lean => return Ok(()),
+            Self::Direct => {}
+            Self::Duplex => {
+                while body.len() > PIECE {
+                    tx.send(piece(body.split_to(PIECE), false)).await?;
+                }
+            }
+        }
+        Ok(tx.send(piece(body, true)).await?)
+    }
+
     fn headers(self, question: &Question) -> ProcessingRequest {
         let length = question.body.len().to_string();
         let mut pairs = vec![
@@ -267,6 +309,10 @@ fn header_map(pairs: &[(&str, &str)]) -> HeaderMap {
 
 fn piece(body: Bytes, end_of_stream: bool) -> ProcessingRequest {
     ProcessingRequest { request: Some(Phase::RequestBody(HttpBody { body, end_of_stream })), ..Default::default() }
+}
+
+fn told(body: Bytes, end_of_stream: bool) -> ProcessingRequest {
+    ProcessingRequest { request: Some(Phase::ResponseBody(HttpBody { body, end_of_stream })), ..Default::default() }
 }
 
 fn destination(answer: &PhaseResponse) -> Option<String> {

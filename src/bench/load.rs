@@ -1,32 +1,26 @@
 //! One round: every request of the work is sent at its time, or as soon as another one has ended, and measured.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::bench::client::{Answer, Client, Question};
+use crate::bench::client::Question;
 use crate::bench::process::{Memory, Process};
+use crate::bench::schedule::{Schedule, Wait};
+use crate::bench::tally::Tally;
+use crate::bench::target::{Patience, Target};
 use crate::bench::work::{Pace, Work};
-
-/// Latencies are kept to three digits.
-const DIGITS: u8 = 3;
-/// A longer one counts as this.
-const LONGEST: Duration = Duration::from_secs(3600);
 
 /// How requests are sent, the same for every round.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub pace: Pace,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// How long a response takes for each of its tokens.
-    pub token_time: Duration,
+    pub patience: Patience,
 }
 
 /// What came of one round. Only requests after the warm-up are in it.
@@ -34,6 +28,8 @@ pub struct Plan {
 pub struct Round {
     pub sent: usize,
     pub tally: Tally,
+    /// Whether engines answered.
+    pub generates: bool,
     /// From the first request to the last, as asked for and as it was; nothing if others' ends decide that.
     pub issued: Option<Issued>,
     /// From the first request to the last answer.
@@ -55,67 +51,19 @@ pub struct Used {
     pub memory: Memory,
 }
 
-/// How requests ended.
-#[derive(Debug)]
-pub struct Tally {
-    /// From when a request should have been sent to when its endpoint was known, in nanoseconds.
-    pub latency: Histogram<u64>,
-    /// The same from when it was sent.
-    pub service: Histogram<u64>,
-    pub picks: BTreeMap<String, u64>,
-    pub refused: u64,
-    pub failed: u64,
-    /// The first of them.
-    pub complaint: Option<String>,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        let histogram = || {
-            let longest = LONGEST.as_nanos() as u64;
-            Histogram::new_with_bounds(1, longest, DIGITS).expect("a histogram may have three digits and such bounds")
-        };
-        Self {
-            latency: histogram(),
-            service: histogram(),
-            picks: BTreeMap::new(),
-            refused: 0,
-            failed: 0,
-            complaint: None,
-        }
-    }
-}
-
-impl Tally {
-    fn picked(&mut self, destination: &str, latency: Duration, service: Duration) {
-        let nanos = |took: Duration| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.latency.saturating_record(nanos(latency));
-        self.service.saturating_record(nanos(service));
-        let first = destination.split(',').next().unwrap_or_default();
-        match self.picks.get_mut(first) {
-            Some(n) => *n += 1,
-            None => _ = self.picks.insert(first.to_owned(), 1),
-        }
-    }
-
-    fn complain(&mut self, what: impl FnOnce() -> String) {
-        self.complaint.get_or_insert_with(what);
-    }
-}
-
 /// Sends a round. `progress` is told how many requests have ended.
 ///
 /// # Errors
 /// If the picker's process cannot be watched.
 pub async fn run(
-    client: &Arc<Client>,
+    target: &Arc<Target>,
     work: &Arc<Work>,
     plan: Plan,
     process: Option<Process>,
     progress: &Arc<AtomicUsize>,
 ) -> anyhow::Result<Round> {
     let sender = Sender {
-        client: client.clone(),
+        target: target.clone(),
         work: work.clone(),
         plan,
         tally: Arc::default(),
@@ -123,8 +71,8 @@ pub async fn run(
         begun: Arc::new(Mutex::new(None)),
         process,
     };
-    let issued = match (work.starts(plan.pace), plan.pace) {
-        (Some(starts), _) => Some(sender.open_loop(starts).await?),
+    let issued = match (work.waits(plan.pace), plan.pace) {
+        (Some(waits), _) => Some(sender.open_loop(waits).await?),
         (None, Pace::AtOnce(n)) => {
             sender.closed_loop(n).await;
             None
@@ -143,7 +91,8 @@ pub async fn run(
         (None, _) => None,
     };
     let tally = std::mem::take(&mut *sender.tally.lock());
-    Ok(Round { sent: work.len() - work.warm_up, tally, issued, took, used })
+    let generates = target.generates();
+    Ok(Round { sent: work.len() - work.warm_up, tally, generates, issued, took, used })
 }
 
 /// When the requests that count begin, and how long the picker had been on a CPU then.
@@ -152,7 +101,7 @@ type Begun = Option<(Instant, Option<Duration>)>;
 /// What every request of a round needs.
 #[derive(Clone)]
 struct Sender {
-    client: Arc<Client>,
+    target: Arc<Target>,
     work: Arc<Work>,
     plan: Plan,
     tally: Arc<Mutex<Tally>>,
@@ -162,37 +111,57 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends each request at its time, whether or not others have been answered. A thread of its own keeps the times:
-    /// timers of the runtime are a millisecond wide.
-    async fn open_loop(&self, starts: Vec<Duration>) -> anyhow::Result<Issued> {
+    /// Sends each request at its time, whether or not others have been answered, unless it waits for these. A thread of
+    /// its own keeps the times: timers of the runtime are a millisecond wide.
+    async fn open_loop(&self, waits: Vec<Wait>) -> anyhow::Result<Issued> {
         let (runtime, sender) = (Handle::current(), self.clone());
         // Nothing is ever sent: it is over once every request has let go of its end.
         let (running, mut over) = mpsc::channel::<()>(1);
-        let paced = tokio::task::spawn_blocking(move || {
-            let (began, first) = (Instant::now(), sender.work.warm_up);
-            let (mut first_sent, mut last_sent) = (began, began);
-            for (at, start) in starts.iter().enumerate() {
-                // The body is made before it is time.
-                let question = sender.work.question(at);
-                sender.count_from(at);
-                let intended = began + *start;
-                std::thread::sleep(intended.saturating_duration_since(Instant::now()));
-                last_sent = Instant::now();
-                if at == first {
-                    first_sent = last_sent;
-                }
-                let (sender, running) = (sender.clone(), running.clone());
-                runtime.spawn(async move {
-                    sender.send(at, question, intended).await;
-                    drop(running);
-                });
-            }
-            let asked = starts.last().zip(starts.get(first)).map(|(last, first)| last.saturating_sub(*first));
-            Issued { asked: asked.unwrap_or_default(), took: last_sent - first_sent }
-        });
-        let issued = paced.await?;
+        let issued = tokio::task::spawn_blocking(move || sender.issue(&runtime, waits, running)).await?;
         while over.recv().await.is_some() {}
         Ok(issued)
+    }
+
+    fn issue(&self, runtime: &Handle, waits: Vec<Wait>, running: mpsc::Sender<()>) -> Issued {
+        // Holds as many ends as there are requests, so that nobody ever waits to tell of his.
+        let (ended, ends) = sync_channel(waits.len().max(1));
+        let mut schedule = Schedule::new(waits);
+        let began = Instant::now();
+        let mut prepared = None;
+        let mut counted: Option<Counted> = None;
+        while !schedule.is_over() {
+            let Some((due, at)) = schedule.next() else {
+                // All who are left wait for the end of another.
+                let Ok((at, when)) = ends.recv() else { break };
+                schedule.ended(at, when - began);
+                continue;
+            };
+            // The body is made before it is time.
+            let question = prepared.take().filter(|(of, _)| *of == at);
+            let question = question.map_or_else(|| self.work.question(at), |(_, question)| question);
+            let left = (began + due).saturating_duration_since(Instant::now());
+            if let Ok((of, when)) = ends.recv_timeout(left) {
+                prepared = Some((at, question));
+                schedule.ended(of, when - began);
+                continue;
+            }
+            self.count_from(at);
+            let sent = Instant::now();
+            schedule.take(sent - began);
+            if at >= self.work.warm_up {
+                counted.get_or_insert(Counted { first: (due, sent), last: (due, sent) }).last = (due, sent);
+            }
+            let (sender, end, running) = (self.clone(), End { at, to: ended.clone() }, running.clone());
+            runtime.spawn(async move {
+                sender.send(at, question, began + due).await;
+                drop(end);
+                drop(running);
+            });
+        }
+        counted.map_or(Issued { asked: Duration::ZERO, took: Duration::ZERO }, |Counted { first, last }| Issued {
+            asked: last.0.saturating_sub(first.0),
+            took: last.1 - first.1,
+        })
     }
 
     /// Keeps so many requests under way.
@@ -217,63 +186,37 @@ impl Sender {
 
     /// The first request after the warm-up begins what is measured.
     fn count_from(&self, at: usize) {
-        if at == self.work.warm_up {
-            *self.begun.lock() = Some((Instant::now(), self.process.and_then(|process| process.on_cpu().ok())));
+        let mut begun = self.begun.lock();
+        if at >= self.work.warm_up && begun.is_none() {
+            *begun = Some((Instant::now(), self.process.and_then(|process| process.on_cpu().ok())));
         }
     }
 
     async fn send(&self, at: usize, question: Question, intended: Instant) {
         let sent = Instant::now();
-        let answer = tokio::time::timeout(self.plan.timeout, self.client.ask(question)).await;
-        let answered = Instant::now();
-        let counts = at >= self.work.warm_up;
-        let mut ended = Ok(());
-        match answer {
-            Ok(Ok(Answer::Picked(open))) => {
-                if counts {
-                    self.tally.lock().picked(&open.destination, answered - intended, answered - sent);
-                }
-                let usage = self.work.usage(at);
-                let holds = self.plan.token_time.saturating_mul(usage.completion_tokens);
-                let response = async move {
-                    // Even no time at all would be a millisecond.
-                    if !holds.is_zero() {
-                        tokio::time::sleep(holds).await;
-                    }
-                };
-                ended = open.finish(response, usage).await;
-            }
-            Ok(Ok(Answer::Refused(status))) if counts => {
-                let mut tally = self.tally.lock();
-                tally.refused += 1;
-                tally.complain(|| format!("the picker refused a request with {status}"));
-            }
-            Ok(Ok(Answer::Refused(_))) => {}
-            Ok(Err(why)) => ended = Err(why),
-            Err(_) => ended = Err(anyhow::anyhow!("no answer within {:?}", self.plan.timeout)),
-        }
-        if let (Err(why), true) = (ended, counts) {
-            let mut tally = self.tally.lock();
-            tally.failed += 1;
-            tally.complain(|| format!("{why:#}"));
+        let outcome = self.target.see_through(question, self.work.usage(at), self.plan.patience).await;
+        if at >= self.work.warm_up {
+            self.tally.lock().add(outcome, self.target.generates(), intended, sent);
         }
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Tells that a request is over when it is dropped, however it came to that.
+struct End {
+    at: usize,
+    to: SyncSender<(usize, Instant)>,
+}
 
-    #[test]
-    fn what_had_to_wait_before_it_was_sent_shows_in_the_latency_alone() {
-        let mut tally = Tally::default();
-        tally.picked("a:1,b:1", Duration::from_millis(20), Duration::from_micros(500));
-        tally.picked("a:1", Duration::from_secs(100_000), Duration::ZERO);
-        let near = |found: u64, wanted: Duration| found.abs_diff(wanted.as_nanos() as u64) < found / 500;
-        assert!(near(tally.latency.value_at_quantile(0.5), Duration::from_millis(20)));
-        assert!(near(tally.service.max(), Duration::from_micros(500)));
-        assert!(near(tally.latency.max(), LONGEST));
-        assert_eq!(tally.picks, [("a:1".to_owned(), 2)].into());
+impl Drop for End {
+    fn drop(&mut self) {
+        // Nobody is left to be told once all have been sent.
+        let _ = self.to.send((self.at, Instant::now()));
     }
+}
+
+/// When the first and the last request that count were due, and were sent.
+struct Counted {
+    first: (Duration, Instant),
+    last: (Duration, Instant),
 }

@@ -3,9 +3,15 @@
 
 pub mod baseline;
 pub mod client;
+pub mod dial;
+pub mod events;
 pub mod load;
 pub mod process;
 pub mod report;
+mod schedule;
+pub mod served;
+pub mod tally;
+pub mod target;
 #[cfg(test)]
 mod tests;
 pub mod work;

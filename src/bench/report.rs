@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::bench::load::Round;
+use crate::bench::tally;
 
 /// The rate at which requests went out may be so far from the one that was asked for, as a share of it.
 const RATE_MAY_DIFFER: f64 = 0.01;
@@ -48,12 +49,17 @@ pub struct Figures {
     pub refused: u64,
     pub failed: u64,
     pub answers_per_second: f64,
+    /// From the first request to the last end.
+    pub seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// From when a request should have gone out: what the picker, and this program, kept waiting is in it.
     pub latency: Latency,
     /// From when it went out.
     pub service: Latency,
+    /// Of engines' responses, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub responses: Option<Responses>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Use>,
     pub picks_per_endpoint: BTreeMap<String, u64>,
@@ -75,6 +81,23 @@ pub struct Latency {
     pub p99_ms: f64,
     pub p999_ms: f64,
     pub max_ms: f64,
+}
+
+/// Whole responses; times count from when the request should have gone out.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Responses {
+    pub headers: Latency,
+    /// To the first token.
+    pub ttft: Latency,
+    /// From the first token to the last by the tokens between.
+    pub tpot: Latency,
+    /// To the end.
+    pub e2e: Latency,
+    pub prompt_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    /// Responses that did not say how many tokens there were.
+    pub without_usage: u64,
 }
 
 /// What the picker's process used.
@@ -106,14 +129,24 @@ pub struct Ratio {
 }
 
 /// The names of the figures in the order of a table.
-pub const FIGURES: [&str; 11] = [
+pub const FIGURES: [&str; 21] = [
     "answers_per_second",
+    "seconds",
     "latency_p50_ms",
     "latency_p90_ms",
     "latency_p99_ms",
     "latency_max_ms",
     "service_p50_ms",
     "service_p99_ms",
+    "ttft_mean_ms",
+    "ttft_p50_ms",
+    "ttft_p99_ms",
+    "tpot_p50_ms",
+    "tpot_p99_ms",
+    "e2e_mean_ms",
+    "e2e_p50_ms",
+    "e2e_p99_ms",
+    "cached_percent",
     "cpu_us_per_request",
     "cpu_seconds",
     "resident_mb",
@@ -164,8 +197,8 @@ impl Spread {
 impl Figures {
     /// The figures of a round.
     pub fn of(round: &Round) -> Self {
-        let Round { sent, tally, issued, took, used } = round;
-        let answered = tally.latency.len();
+        let Round { sent, tally, generates, issued, took, used } = round;
+        let answered = tally.answered;
         let seconds = took.as_secs_f64();
         // Between n requests are n - 1 gaps; requests of one moment have no rate.
         let gaps = sent.saturating_sub(1) as f64;
@@ -179,9 +212,11 @@ impl Figures {
             refused: tally.refused,
             failed: tally.failed,
             answers_per_second: if seconds > 0.0 { answered as f64 / seconds } else { 0.0 },
+            seconds,
             rate,
             latency: Latency::of(&tally.latency),
             service: Latency::of(&tally.service),
+            responses: generates.then(|| Responses::of(&tally.responses)),
             process: used.map(|used| Use {
                 cpu_seconds: used.on_cpu.as_secs_f64(),
                 cpu_us_per_request: used.on_cpu.as_secs_f64() * 1e6 / (*sent).max(1) as f64,
@@ -195,12 +230,22 @@ impl Figures {
     fn figure(&self, name: &str) -> Option<f64> {
         match name {
             "answers_per_second" => Some(self.answers_per_second),
+            "seconds" => self.responses.map(|_| self.seconds),
             "latency_p50_ms" => Some(self.latency.p50_ms),
             "latency_p90_ms" => Some(self.latency.p90_ms),
             "latency_p99_ms" => Some(self.latency.p99_ms),
             "latency_max_ms" => Some(self.latency.max_ms),
             "service_p50_ms" => Some(self.service.p50_ms),
             "service_p99_ms" => Some(self.service.p99_ms),
+            "ttft_mean_ms" => self.responses.map(|r| r.ttft.mean_ms),
+            "ttft_p50_ms" => self.responses.map(|r| r.ttft.p50_ms),
+            "ttft_p99_ms" => self.responses.map(|r| r.ttft.p99_ms),
+            "tpot_p50_ms" => self.responses.map(|r| r.tpot.p50_ms),
+            "tpot_p99_ms" => self.responses.map(|r| r.tpot.p99_ms),
+            "e2e_mean_ms" => self.responses.map(|r| r.e2e.mean_ms),
+            "e2e_p50_ms" => self.responses.map(|r| r.e2e.p50_ms),
+            "e2e_p99_ms" => self.responses.map(|r| r.e2e.p99_ms),
+            "cached_percent" => self.responses.and_then(|r| r.cached_percent()),
             "cpu_us_per_request" => self.process.map(|p| p.cpu_us_per_request),
             "cpu_seconds" => self.process.map(|p| p.cpu_seconds),
             "resident_mb" => self.process.map(|p| p.resident_mb),
@@ -218,11 +263,35 @@ impl Figures {
         let share = self.answered as f64 / self.sent.max(1) as f64;
         let answered = (share < MUST_BE_ANSWERED).then(|| {
             format!(
-                "expected at least 99 % of the requests to get an endpoint, {} of {} did ({} refused, {} failed)",
-                self.answered, self.sent, self.refused, self.failed
+                "expected at least 99 % of the requests to get {}, {} of {} did ({} refused, {} failed)",
+                if self.responses.is_some() { "a whole response" } else { "an endpoint" },
+                self.answered,
+                self.sent,
+                self.refused,
+                self.failed
             )
         });
         rate.into_iter().chain(answered)
+    }
+}
+
+impl Responses {
+    fn of(of: &tally::Responses) -> Self {
+        Self {
+            headers: Latency::of(&of.headers),
+            ttft: Latency::of(&of.ttft),
+            tpot: Latency::of(&of.tpot),
+            e2e: Latency::of(&of.e2e),
+            prompt_tokens: of.prompt_tokens,
+            cached_tokens: of.cached_tokens,
+            output_tokens: of.output_tokens,
+            without_usage: of.without_usage,
+        }
+    }
+
+    /// The share of the prompt tokens that were cached; nothing if no response told of any.
+    fn cached_percent(&self) -> Option<f64> {
+        (self.prompt_tokens > 0).then(|| self.cached_tokens as f64 / self.prompt_tokens as f64 * 100.0)
     }
 }
 
@@ -246,13 +315,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::bench::load::{Issued, Tally};
+    use crate::bench::load::Issued;
+    use crate::bench::tally::Tally;
 
     fn round(sent: usize, n_answered: u64, millis: u64, asked: u64, took: u64) -> Figures {
         let mut tally = Tally::default();
         (0..n_answered).for_each(|_| tally.latency.record(millis * 1_000_000).unwrap());
+        tally.answered = n_answered;
         let issued = Some(Issued { asked: Duration::from_millis(asked), took: Duration::from_millis(took) });
-        Figures::of(&Round { sent, tally, issued, took: Duration::from_secs(1), used: None })
+        Figures::of(&Round { sent, tally, generates: false, issued, took: Duration::from_secs(1), used: None })
     }
 
     fn report(of: [Vec<Figures>; 2]) -> Report {

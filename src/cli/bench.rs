@@ -1,5 +1,7 @@
 //! `epp bench`: recorded traffic through pickers over real sockets, with what each took and cost.
 
+mod aim;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -16,13 +18,15 @@ use epp_trace::bad::OnBad;
 use epp_trace::format::Format;
 use epp_trace::reader::Reader;
 use epp_trace::trace::Trace;
+use http::HeaderName;
 
+use self::aim::Over;
 use crate::bench::baseline;
-use crate::bench::client::{Client, Mode};
 use crate::bench::load::{self, Plan};
 use crate::bench::process::Process;
 use crate::bench::report::{FIGURES, Figures, Picker, Report, Spread};
-use crate::bench::work::{Pace, Prompts, Work};
+use crate::bench::target::{Patience, Target};
+use crate::bench::work::{Manner, Pace, Prompts, Turns, Wants, Work};
 use crate::config::duration::parse_duration;
 use crate::page;
 
@@ -37,15 +41,25 @@ const MOST_ROUNDS: u32 = 1000;
 /// fast, or fewer than 99 % got an endpoint.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The ext_proc port of the picker, in the clear
+    /// The ext_proc port of the picker; or `http://HOST:PORT` (`https:` too) of a gateway, such as Envoy, that asks one and
+    /// has engines behind it, or of an engine
     #[arg(long, value_name = "HOST:PORT", required_unless_present_any = ["baseline", "serve_baseline"])]
     target: Option<String>,
-    /// Another picker, which takes turns with it
+    /// Another picker or gateway, which takes turns with it
     #[arg(long, value_name = "HOST:PORT", requires = "target")]
     versus: Option<String>,
     /// A server of this program that answers everything with a constant takes a turn, too: what nobody can save
     #[arg(long)]
     baseline: bool,
+    /// The pickers speak TLS; any certificate will do, as they make their own
+    #[arg(long)]
+    tls: bool,
+    /// Trust the certificates of this PEM file and what they have signed, and no others
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Send each request to the engine that was picked, as RL clients do, and measure its response
+    #[arg(long, requires = "target")]
+    dispatch: bool,
     /// The process of the picker: its CPU time and memory are told
     #[arg(long, value_name = "PID", requires = "target")]
     pid: Option<u32>,
@@ -70,7 +84,10 @@ pub struct Args {
     /// Keep so many requests under way, whatever the trace's times are
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     concurrency: Option<u32>,
-    /// Send no more than the first N requests in a round
+    /// When turns of a session come: after the answers that they wait for and their gap, or at the trace's times
+    #[arg(long, value_enum, default_value_t = Come::Waiting, value_name = "WHEN")]
+    turns: Come,
+    /// Send no more than the first N requests of the trace in a round
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     requests: Option<u32>,
     /// The first N requests of a round are not counted; a tenth of them unless given
@@ -79,7 +96,7 @@ pub struct Args {
     /// How often each picker gets the requests; 3 unless given, 1 if there is one picker
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: Option<u32>,
-    /// Who asks: a client that sends headers and body at once, or Envoy in one of two set-ups
+    /// Who asks pickers: a client that sends headers and body at once, or Envoy in one of two set-ups
     #[arg(long, value_enum, default_value_t = As::Direct, value_name = "WHO")]
     mode: As,
     /// How prompts are sent of which the trace has no text
@@ -88,12 +105,18 @@ pub struct Args {
     /// Ask for this model instead of the trace's
     #[arg(long)]
     model: Option<String>,
-    /// How long a response takes for each of its tokens; it is in flight for so long
+    /// Where nobody generates: how long a response takes for each of its tokens; it is in flight for so long
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     token_time: Duration,
-    /// How long an answer may take
+    /// How long it may take until an endpoint is known, or the headers of a response are there
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
     timeout: Duration,
+    /// How long a whole response of an engine may take
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10m")]
+    response_timeout: Duration,
+    /// The response header of a gateway that names the endpoint
+    #[arg(long, value_name = "NAME", default_value = "x-engine")]
+    endpoint_header: HeaderName,
     /// Connections to each picker
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     connections: u32,
@@ -120,6 +143,14 @@ enum As {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Come {
+    /// After the answers that they wait for, and their gap
+    Waiting,
+    /// At the trace's times
+    Timed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sent {
     /// As token ids
     Ids,
@@ -140,7 +171,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 struct Turn {
     name: &'static str,
     address: String,
-    client: Arc<Client>,
+    target: Arc<Target>,
     process: Option<Process>,
     rounds: Vec<Figures>,
 }
@@ -157,16 +188,18 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (format, on_bad, name) = (args.format, args.on_bad, path.display().to_string());
     let trace = tokio::task::spawn_blocking(move || Trace::read(Reader::open(&path, format)?, on_bad)).await?;
     let trace = trace.with_context(|| name.clone())?;
-    let work = Arc::new(args.work(trace));
-    let (_baseline, mut turns) = args.turns().await?;
-    let plan = Plan { pace: args.pace(), timeout: args.timeout, token_time: args.token_time };
+    let over = args.over()?;
+    let work = Arc::new(args.work(trace, over));
+    let (_baseline, mut turns) = args.connected(over).await?;
+    let patience = Patience { answer: args.timeout, response: args.response_timeout, token_time: args.token_time };
+    let plan = Plan { pace: args.pace(), patience };
     let rounds = args.rounds.unwrap_or(if turns.len() > 1 { 3 } else { 1 });
-    let mut report = args.report(&work, name, plan.pace, rounds);
+    let mut report = args.report(&work, over, name, plan.pace, rounds);
     let progress = Progress::new(work.len() * turns.len() * rounds as usize);
     let shown = progress.show();
     for round in 1..=rounds {
         for turn in &mut turns {
-            let measured = load::run(&turn.client, &work, plan, turn.process, &progress.ended).await?;
+            let measured = load::run(&turn.target, &work, plan, turn.process, &progress.ended).await?;
             if let Some(complaint) = &measured.tally.complaint {
                 progress.clear();
                 eprintln!("epp: {}, round {round}: {complaint}", turn.name);
@@ -203,26 +236,28 @@ impl Args {
         }
     }
 
-    fn work(&self, trace: Trace) -> Work {
-        let n = self.requests.map_or(usize::MAX, |n| n as usize).min(trace.requests.len());
-        let prompts = match self.prompts {
-            Sent::Ids => Prompts::Ids,
-            Sent::Text => Prompts::Text,
+    fn work(&self, trace: Trace, over: Over) -> Work {
+        let manner = Manner {
+            prompts: match self.prompts {
+                Sent::Ids => Prompts::Ids,
+                Sent::Text => Prompts::Text,
+            },
+            wants: match over {
+                Over::Picks => Wants::Endpoint,
+                Over::Dispatch | Over::Http => Wants::Response,
+            },
+            turns: match self.turns {
+                Come::Waiting => Turns::Waiting,
+                Come::Timed => Turns::Timed,
+            },
+            model: self.model.clone(),
         };
-        let warm_up = self.warm_up.map_or(n / 10, |n| n as usize);
-        Work::new(trace, prompts, self.model.clone(), n, warm_up)
-    }
-
-    fn mode(&self) -> Mode {
-        match self.mode {
-            As::Direct => Mode::Direct,
-            As::Lean => Mode::Lean,
-            As::Duplex => Mode::Duplex,
-        }
+        let n = self.requests.map_or(usize::MAX, |n| n as usize);
+        Work::new(trace, manner, n, self.warm_up.map(|n| n as usize))
     }
 
     /// Everyone who takes turns, connected; and the baseline's process, which ends when dropped.
-    async fn turns(&self) -> anyhow::Result<(Option<Baseline>, Vec<Turn>)> {
+    async fn connected(&self, over: Over) -> anyhow::Result<(Option<Baseline>, Vec<Turn>)> {
         let mut wanted = Vec::new();
         wanted.extend(self.target.clone().map(|address| ("target", address, self.pid)));
         wanted.extend(self.versus.clone().map(|address| ("versus", address, self.versus_pid)));
@@ -230,17 +265,17 @@ impl Args {
         wanted.extend(baseline.as_ref().map(|b| ("baseline", format!("127.0.0.1:{}", b.port), Some(b.child.id()))));
         let mut turns = Vec::new();
         for (name, address, pid) in wanted {
-            let client = Client::connect(&address, self.mode(), self.connections as usize, PATIENCE).await?;
+            let target = Arc::new(self.reach(name, &address, over).await?);
             let process = pid.map(Process);
             if let Some(process) = process {
                 process.on_cpu()?;
             }
-            turns.push(Turn { name, address, client: Arc::new(client), process, rounds: Vec::new() });
+            turns.push(Turn { name, address, target, process, rounds: Vec::new() });
         }
         Ok((baseline, turns))
     }
 
-    fn report(&self, work: &Work, trace: String, pace: Pace, rounds: u32) -> Report {
+    fn report(&self, work: &Work, over: Over, trace: String, pace: Pace, rounds: u32) -> Report {
         let load = match pace {
             Pace::AtOnce(1) => "closed loop, one request at a time".into(),
             Pace::AtOnce(n) => format!("closed loop, {n} requests at a time"),
@@ -252,10 +287,12 @@ impl Args {
             trace,
             requests: work.len() - work.warm_up,
             warm_up: work.warm_up,
-            mode: match self.mode {
-                As::Direct => "direct",
-                As::Lean => "lean",
-                As::Duplex => "duplex",
+            mode: match (over, self.mode) {
+                (Over::Http, _) => "http",
+                (Over::Dispatch, _) => "dispatch",
+                (Over::Picks, As::Direct) => "direct",
+                (Over::Picks, As::Lean) => "lean",
+                (Over::Picks, As::Duplex) => "duplex",
             },
             load: format!("{load}, {rounds} {}", if rounds == 1 { "round" } else { "rounds" }),
             valid: false,
@@ -390,7 +427,7 @@ fn digits(number: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use clap::Parser;
 
     use super::*;
@@ -401,7 +438,7 @@ mod tests {
         args: Args,
     }
 
-    fn parse(flags: &[&str]) -> Result<Args, String> {
+    pub fn parse(flags: &[&str]) -> Result<Args, String> {
         let line = Line::try_parse_from([&["bench", "--trace=t"], flags].concat());
         line.map(|line| line.args).map_err(|e| e.to_string())
     }
@@ -417,6 +454,8 @@ mod tests {
             (&["--target=a:1", "--versus-pid=1"], "--versus"),
             (&["--target=a:1", "--rounds=0"], "--rounds"),
             (&["--baseline", "--pid=1"], "--target"),
+            (&["--target=a:1", "--turns=never"], "--turns"),
+            (&["--baseline", "--dispatch"], "--target"),
         ] {
             let text = parse(flags).unwrap_err();
             assert!(text.contains(name), "{flags:?}: {text}");

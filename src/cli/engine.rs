@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use epp_sim::http::{Engine, Engines, Settings};
 use epp_sim::kind::Kind;
 use epp_sim::model::ModelSettings;
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::simulate::calibration;
 
 /// Plays engines that answer over HTTP as a real one would, without a model.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,6 +31,9 @@ pub struct Args {
     /// Name of the model that the engines serve; requests may name any
     #[arg(long, value_name = "NAME", default_value = "sim")]
     pub model: String,
+    /// A calibration file that describes the engines, as `epp simulate` takes it; docs/simulate.md has the fields
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["blocks", "block_size", "seats", "prefill_us_per_token", "decode_ms"])]
+    pub engine: Option<PathBuf>,
     /// KV blocks an engine
     #[arg(long, value_name = "N", default_value_t = ModelSettings::default().blocks)]
     pub blocks: usize,
@@ -75,13 +80,9 @@ pub async fn run(args: Args) -> Result<()> {
 
 fn settings(args: &Args) -> Result<Settings> {
     ensure!(args.count > 0, "--count must be at least 1, found 0");
-    let model = ModelSettings {
-        block_size: args.block_size,
-        blocks: args.blocks,
-        seats: args.seats,
-        prefill_per_token: duration("--prefill-us-per-token", args.prefill_us_per_token, 1e6)?,
-        decode_step: duration("--decode-ms", args.decode_ms, 1e3)?,
-        ..ModelSettings::default()
+    let (model, metrics_delay) = match &args.engine {
+        Some(path) => described(path)?,
+        None => (model(args)?, Duration::ZERO),
     };
     Ok(Settings {
         kind: args.kind,
@@ -91,6 +92,25 @@ fn settings(args: &Args) -> Result<Settings> {
         model_name: args.model.clone(),
         model,
         speed: args.speed,
+        metrics_delay,
+    })
+}
+
+/// The engine of a calibration file, and how late its metrics are.
+fn described(path: &Path) -> Result<(ModelSettings, Duration)> {
+    let engine = calibration(path)?;
+    let both = engine.at_speed(1.0).and_then(|model| Ok((model, engine.scrape_delay()?)));
+    both.map_err(|why| anyhow!("{}: {why}", path.display()))
+}
+
+fn model(args: &Args) -> Result<ModelSettings> {
+    Ok(ModelSettings {
+        block_size: args.block_size,
+        blocks: args.blocks,
+        seats: args.seats,
+        prefill_per_token: duration("--prefill-us-per-token", args.prefill_us_per_token, 1e6)?,
+        decode_step: duration("--decode-ms", args.decode_ms, 1e3)?,
+        ..ModelSettings::default()
     })
 }
 
@@ -173,8 +193,24 @@ mod tests {
                 ..ModelSettings::default()
             },
             speed: 10.0,
+            metrics_delay: Duration::ZERO,
         };
         assert_eq!(settings(&args).unwrap(), want);
+    }
+
+    #[test]
+    fn a_calibration_file_describes_the_engine_as_it_does_for_simulations() {
+        let path = std::env::temp_dir().join(format!("engine-{}.yaml", std::process::id()));
+        std::fs::write(&path, "name: small\nblocks: 100\ndecodeStepMillis: 25\nscrapeDelayMillis: 3\n").unwrap();
+        let flag = format!("--engine={}", path.display());
+        let found = settings(&args(&[&flag, "--speed=2"]).unwrap()).unwrap();
+        let wanted = calibration(&path).unwrap().at_speed(1.0).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((&found.model, found.metrics_delay), (&wanted, Duration::from_millis(3)));
+        assert_eq!((found.model.blocks, found.speed), (100, 2.0));
+        assert!(args(&[&flag, "--blocks=3"]).unwrap_err().to_string().contains("--blocks"));
+        let gone = settings(&args(&[&flag]).unwrap()).unwrap_err();
+        assert!(gone.to_string().contains("engine-"), "{gone}");
     }
 
     #[test]

@@ -1,26 +1,22 @@
 //! `epp pick`: asks a running picker as a direct client does, and shows what it answered and how long that took.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
-use hyper_util::rt::TokioIo;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_prost::ProstCodec;
 
+use crate::bench::dial::{Dial, Speaks};
 use crate::cli::explain;
 use crate::ext_proc::answer::{DECISION, DESTINATION, EXPLANATIONS};
 use crate::ext_proc::reading::EXPLAIN;
 use crate::ext_proc::wire::{
     HeaderMap, HeaderValue, HttpBody, HttpHeaders, Metadata, ProcessingRequest, ProcessingResponse, Request, Response,
 };
-use crate::trust::AcceptAny;
 
 const METHOD: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
@@ -137,26 +133,13 @@ fn subset_metadata(hosts: &[String]) -> Metadata {
 async fn connect(args: &Args) -> anyhow::Result<Channel> {
     let endpoint =
         Endpoint::from_shared(format!("http://{}", args.address))?.connect_timeout(Duration::from_secs(args.timeout));
-    if !args.tls {
-        return Ok(endpoint.connect().await?);
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AcceptAny::new(provider)))
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let (connector, address) = (TlsConnector::from(Arc::new(config)), args.address.clone());
-    let dial = move |_: Uri| {
-        let (connector, address) = (connector.clone(), address.clone());
-        async move {
-            let stream = TcpStream::connect(&address).await?;
-            let name = stream.peer_addr()?.ip().into();
-            Ok::<_, std::io::Error>(TokioIo::new(connector.connect(name, stream).await?))
-        }
+    let dial = if args.tls { Dial::tls(None, Speaks::Grpc)? } else { Dial::Clear };
+    let address = args.address.clone();
+    let connect = move |_: Uri| {
+        let (dial, address) = (dial.clone(), address.clone());
+        async move { dial.connect(&address).await }
     };
-    Ok(endpoint.connect_with_connector(tower::service_fn(dial)).await?)
+    Ok(endpoint.connect_with_connector(tower::service_fn(connect)).await?)
 }
 
 async fn ask(channel: Channel, messages: Vec<ProcessingRequest>) -> anyhow::Result<Vec<ProcessingResponse>> {

@@ -72,9 +72,9 @@ pub struct Args {
     /// How often every engine is asked for its load
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
     pub scrape_interval_ms: u64,
-    /// How long it takes until the picker knows what an engine said
-    #[arg(long, value_name = "MS", default_value_t = 10)]
-    pub scrape_delay_ms: u64,
+    /// How long it takes until the picker knows what an engine said; as the calibration file has it unless given
+    #[arg(long, value_name = "MS")]
+    pub scrape_delay_ms: Option<u64>,
     /// How long it takes until the picker knows what an engine said of its cache, if the config listens to that
     #[arg(long, value_name = "MS", default_value_t = 5)]
     pub event_delay_ms: u64,
@@ -144,7 +144,7 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         true => BUILT_IN.iter().filter_map(|arm| Arm::built_in(arm.name)).collect(),
         false => arms,
     };
-    let engine = engine(args.engine.as_deref())?;
+    let engine = args.engine.as_deref().map_or_else(|| Ok(Calibration::default()), calibration)?;
     let engines = (0..args.endpoints as usize).map(|i| engine.at_speed(args.speeds[i % args.speeds.len()]));
     let engines = engines.collect::<Result<Vec<_>, _>>().map_err(|why| anyhow!("--speeds: {why}"))?;
     if args.prefill > 0 && args.prefill >= args.endpoints {
@@ -166,7 +166,10 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         changes: &changes,
         seed: args.seed,
         scrape_interval: Duration::from_millis(args.scrape_interval_ms),
-        scrape_delay: Duration::from_millis(args.scrape_delay_ms),
+        scrape_delay: match args.scrape_delay_ms {
+            Some(millis) => Duration::from_millis(millis),
+            None => engine.scrape_delay().map_err(|why| anyhow!(why))?,
+        },
         event_delay: Duration::from_millis(args.event_delay_ms),
         staleness: Duration::from_millis(args.staleness_ms),
         registry,
@@ -205,8 +208,11 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
     Ok(Report { setup, arms: reports })
 }
 
-fn engine(path: Option<&Path>) -> anyhow::Result<Calibration> {
-    let Some(path) = path else { return Ok(Calibration::default()) };
+/// The built-in type of engine of this name, or what a file describes.
+///
+/// # Errors
+/// If there is none, or what is wrong with it.
+pub fn calibration(path: &Path) -> anyhow::Result<Calibration> {
     if let Some(known) = Calibration::built_in().into_iter().find(|engine| Path::new(&engine.name) == path) {
         return Ok(known);
     }
@@ -350,9 +356,8 @@ mod tests {
 
     #[test]
     fn an_engine_is_built_in_or_read() {
-        assert_eq!(engine(Some(Path::new("dense-8b-24gb"))).unwrap().blocks, 2670);
-        assert_eq!(engine(None).unwrap().name, "dense-8b-80gb");
-        assert!(format!("{:#}", engine(Some(Path::new("/nowhere"))).unwrap_err()).starts_with("/nowhere: "));
+        assert_eq!(calibration(Path::new("dense-8b-24gb")).unwrap().blocks, 2670);
+        assert!(format!("{:#}", calibration(Path::new("/nowhere")).unwrap_err()).starts_with("/nowhere: "));
     }
 
     #[test]

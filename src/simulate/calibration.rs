@@ -39,6 +39,8 @@ pub struct Calibration {
     pub transfer_millis: f64,
     /// Tokens a second of which blocks can be moved there. Default 300000.
     pub transfer_tokens_per_second: f64,
+    /// Milliseconds until somebody who asks the engine for its load knows what it said. Default 10.
+    pub scrape_delay_millis: f64,
 }
 
 impl Default for Calibration {
@@ -62,6 +64,7 @@ impl Default for Calibration {
             decode_nanos_per_context_token: 49.0,
             transfer_millis: 5.0,
             transfer_tokens_per_second: 300_000.0,
+            scrape_delay_millis: 10.0,
         }
     }
 }
@@ -113,6 +116,7 @@ impl Calibration {
         })?;
         calibration.at_speed(1.0)?;
         calibration.transfer()?;
+        calibration.scrape_delay()?;
         Ok(calibration)
     }
 
@@ -130,15 +134,19 @@ impl Calibration {
         Ok(Transfer { fixed, per_token: Duration::from_secs_f64(1.0 / rate) })
     }
 
+    /// How long it takes until somebody knows what the engine said.
+    ///
+    /// # Errors
+    /// Says why there is no such time.
+    pub fn scrape_delay(&self) -> Result<Duration, String> {
+        cost("scrapeDelayMillis", self.scrape_delay_millis, 1e-3)
+    }
+
     /// An engine of this type that does everything `speed` times as fast.
     ///
     /// # Errors
     /// Says why there is no such engine.
     pub fn at_speed(&self, speed: f64) -> Result<ModelSettings, String> {
-        let cost = |name: &str, value: f64, unit: f64| {
-            let cost = Duration::try_from_secs_f64(value * unit);
-            cost.map_err(|_| format!("{name} must be a time of at least 0, found {value}"))
-        };
         let settings = ModelSettings {
             block_size: self.block_tokens,
             blocks: self.blocks,
@@ -155,6 +163,11 @@ impl Calibration {
         epp_sim::model::Model::brief(settings.clone()).map_err(says)?;
         Ok(settings)
     }
+}
+
+fn cost(name: &str, value: f64, unit: f64) -> Result<Duration, String> {
+    let cost = Duration::try_from_secs_f64(value * unit);
+    cost.map_err(|_| format!("{name} must be a time of at least 0, found {value}"))
 }
 
 #[cfg(test)]
@@ -187,6 +200,7 @@ mod tests {
             ("seat: 1\n", "line 1 column "),
             ("transferMillis: -1\n", "transferMillis must be a time of at least 0, found -1"),
             ("transferTokensPerSecond: 0\n", "transferTokensPerSecond must be a number of at least 1, found 0"),
+            ("scrapeDelayMillis: -1\n", "scrapeDelayMillis must be a time of at least 0, found -1"),
             ("prefillMicrosPerToken: -1\n", "prefillMicrosPerToken must be a time of at least 0, found -1"),
         ] {
             let why = Calibration::read(text).unwrap_err();

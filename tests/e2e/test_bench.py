@@ -116,3 +116,67 @@ def test_what_cannot_be_recorded_or_replayed_is_said_in_a_line(epp, tmp_path):
     assert ran.returncode != 0 and "--record" in ran.stderr
     ran = epp("replay", tmp_path / "none")
     assert ran.returncode != 0 and "none" in ran.stderr and len(ran.stderr.splitlines()) == 1
+
+
+def measured(epp, out, *argv):
+    ran = epp("bench", "--json", out, *argv)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(out.read_text())
+
+
+@pytest.mark.parametrize("mode", ["lean", "duplex"])
+def test_whole_responses_through_envoy_are_measured(start, epp, trace, tmp_path, mode):
+    s = start(engines=2, mode=mode, engine_flags=("--speed", "10"))
+    report = measured(epp, tmp_path / "out.json", "--target", f"http://127.0.0.1:{s.proxy_port}", "--pid", s.epp.child.pid, "--trace", trace, "--concurrency", 4, "--warm-up", 10)
+    assert report["valid"] and report["mode"] == "http"
+    figures = report["pickers"][0]["rounds"][0]
+    r = figures["responses"]
+    assert figures["answered"] == 50 and figures["process"]["cpu_seconds"] > 0
+    assert r["output_tokens"] == sum(max(row["output_length"], 1) for row in ROWS[10:]) and r["prompt_tokens"] == sum(row["input_length"] for row in ROWS[10:])
+    assert 0 < r["cached_tokens"] < r["prompt_tokens"] and r["without_usage"] == 0
+    assert 0 < r["headers"]["p50_ms"] <= r["ttft"]["p50_ms"] <= r["e2e"]["p50_ms"] and r["tpot"]["p50_ms"] > 0
+    assert set(figures["picks_per_endpoint"]) <= {str(p) for p in s.engine_ports} and sum(figures["picks_per_endpoint"].values()) == 50
+    until(lambda: s.in_flight() == 0, what="an idle picker")
+
+
+def test_a_client_sends_requests_to_the_engines_that_were_picked(start, epp, trace, tmp_path):
+    s = start(engines=3, engine_flags=("--speed", "10"))
+    report = measured(epp, tmp_path / "out.json", "--target", f"127.0.0.1:{s.grpc_port}", "--dispatch", "--trace", trace, "--warm-up", 0)
+    figures = report["pickers"][0]["rounds"][0]
+    assert report["mode"] == "dispatch" and figures["answered"] == 60
+    assert set(figures["picks_per_endpoint"]) == {f"127.0.0.1:{p}" for p in s.engine_ports}
+    assert figures["latency"]["p50_ms"] < figures["responses"]["headers"]["p50_ms"] < figures["responses"]["e2e"]["p50_ms"]
+    until(lambda: s.in_flight() == 0, what="an idle picker")
+    # The picker was told of every response.
+    assert s.metric("llm_d_epp_request_output_tokens_sum") == figures["responses"]["output_tokens"]
+
+
+def test_turns_of_a_session_wait_for_answers(start, epp, tmp_path):
+    s, path = start(engines=1, engine_flags=("--decode-ms", "20")), tmp_path / "rollout.jsonl"
+    path.write_text(json.dumps({"conv_id": "a", "turns": [{"input_tokens": 40 * (i + 1), "output_tokens": 20, "pre_gap_s": 0.2 * (i > 0)} for i in range(3)]}) + "\n")
+    for turns, least, most in (("waiting", 1.5, 30), ("timed", 0, 1.5)):
+        report = measured(epp, tmp_path / "out.json", "--target", f"127.0.0.1:{s.grpc_port}", "--dispatch", "--trace", path, "--warm-up", 0, "--turns", turns)
+        # Three answers of 0.4 s one after the other, with 0.2 s between them; or three that overlap.
+        assert least < report["pickers"][0]["rounds"][0]["seconds"] < most, turns
+
+
+def test_pickers_are_reached_over_tls(start, epp, trace, tmp_path):
+    certificates = tmp_path / "certificates"
+    certificates.mkdir()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=picker", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-keyout", certificates / "tls.key", "-out", certificates / "tls.crt"], check=True, capture_output=True)
+    own, named = start(engines=1, flags=("--secure-serving=true",)), start(engines=1, flags=("--secure-serving=true", "--cert-path", certificates))
+    common, out = ("--trace", trace, "--concurrency", 4), tmp_path / "out.json"
+    for s, flags in ((own, ("--tls",)), (named, ("--tls",)), (named, ("--ca", certificates / "tls.crt"))):
+        assert measured(epp, out, "--target", f"127.0.0.1:{s.grpc_port}", *flags, *common)["valid"]
+    ran = epp("bench", "--target", f"127.0.0.1:{own.grpc_port}", "--ca", certificates / "tls.crt", *common)
+    assert ran.returncode != 0 and "certificate" in ran.stderr.lower() and len(ran.stderr.splitlines()) == 1
+
+
+def test_gateways_that_fail_are_told_of_in_a_line(start, epp, trace, tmp_path):
+    s = start(engines=0, mode="lean")
+    ran = epp("bench", "--target", f"http://127.0.0.1:{s.proxy_port}", "--trace", trace, "--concurrency", 4, "--warm-up", 0)
+    assert ran.returncode != 0 and "answered with 503" in ran.stderr and "60 refused" in ran.stderr and len(ran.stderr.splitlines()) == 2
+    port = free_port()
+    ran = epp("bench", "--target", f"http://127.0.0.1:{port}", "--trace", trace)
+    assert ran.returncode != 0 and f"cannot reach 127.0.0.1:{port}" in ran.stderr and len(ran.stderr.splitlines()) == 1

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bodies::Request;
 use epp::bench::baseline;
 use epp::bench::client::{Answer, Client, Mode};
+use epp::bench::dial::Dial;
 use futures_util::stream::{self, StreamExt};
 use process::{Engines, Server};
 use tikv_jemallocator::Jemalloc;
@@ -103,7 +104,7 @@ async fn pick_costs(rounds: usize, only: &str) {
 }
 
 async fn connect(port: u16, mode: Mode) -> Client {
-    let connected = Client::connect(&format!("127.0.0.1:{port}"), mode, 1, Duration::from_secs(10)).await;
+    let connected = Client::connect(&format!("127.0.0.1:{port}"), &Dial::Clear, mode, 1, Duration::from_secs(10)).await;
     connected.expect("the server takes connections")
 }
 

@@ -53,6 +53,7 @@ struct Body {
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
     n: Option<i64>,
+    seed: Option<i64>,
     sampling_params: Option<Sampling>,
     cache_salt: Option<String>,
     extra_key: Option<String>,
@@ -72,6 +73,7 @@ struct Sampling {
     max_tokens: Option<i64>,
     max_new_tokens: Option<i64>,
     n: Option<i64>,
+    seed: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -105,8 +107,10 @@ pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Ask, String> {
         return Err(format!("expected at most {MOST_CHOICES} choices, found more"));
     }
     let salt = salt(&[body.model.as_deref(), body.cache_salt.as_deref(), body.extra_key.as_deref()]);
+    // Requests for one prompt with other seeds get other answers.
+    let sample = body.seed.or(sampling(|s| s.seed)).map_or(0, i64::cast_unsigned);
     let requests = prompts.into_iter().flat_map(|tokens| {
-        let request = Request { prompt: Prompt::Tokens(tokens.into()), salt, sample: 0, output_tokens };
+        let request = Request { prompt: Prompt::Tokens(tokens.into()), salt, sample, output_tokens };
         std::iter::repeat_n(request, choices_per_prompt)
     });
     Ok(Ask {
@@ -286,6 +290,17 @@ mod tests {
         let mut said = tokens(first);
         tokenize("abc def ", &mut said);
         assert_eq!(tokens(next)[..said.len()], said);
+    }
+
+    #[test]
+    fn a_seed_tells_samples_apart() {
+        for (dialect, body, sample) in [
+            (Dialect::Completions, r#"{"prompt":"a","seed":7}"#, 7),
+            (Dialect::VllmGenerate, r#"{"token_ids":[1],"sampling_params":{"seed":8}}"#, 8),
+            (Dialect::VllmGenerate, r#"{"token_ids":[1]}"#, 0),
+        ] {
+            assert_eq!(asked(dialect, body).requests[0].sample, sample, "{body}");
+        }
     }
 
     #[test]

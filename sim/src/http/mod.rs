@@ -12,6 +12,7 @@ mod words;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub model: ModelSettings,
     /// How many times as fast as `model` says everything goes. Default 1.
     pub speed: f64,
+    /// How long it takes until the metrics page, as it was when it was asked for, is sent. Default 0.
+    pub metrics_delay: Duration,
 }
 
 impl Default for Settings {
@@ -47,6 +50,7 @@ impl Default for Settings {
             model_name: "sim".to_owned(),
             model: ModelSettings::default(),
             speed: 1.0,
+            metrics_delay: Duration::ZERO,
         }
     }
 }
@@ -81,7 +85,7 @@ impl Engines {
     /// # Errors
     /// If the settings make no engine, or a port cannot be had.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let Settings { kind, count, host, base_port, model_name, model, speed } = settings;
+        let Settings { kind, count, host, base_port, model_name, model, speed, metrics_delay } = settings;
         let model = model.sped_up(speed)?;
         let mut bound = Vec::new();
         for i in 0..count {
@@ -101,7 +105,7 @@ impl Engines {
             let mut tasks = JoinSet::new();
             let clock = live.clone();
             tasks.spawn(async move { clock.run().await });
-            tasks.spawn(serve::serve(live.clone(), listener));
+            tasks.spawn(serve::serve(live.clone(), listener, metrics_delay));
             Engine { name: format!("e{i}"), address, live, tasks }
         });
         Ok(Self(engines.collect()))

@@ -37,7 +37,7 @@ const EVENTS: &str = "text/event-stream; charset=utf-8";
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves connections until it is dropped, and with it every connection.
-pub(super) async fn serve(live: Arc<Live>, listener: TcpListener) {
+pub(super) async fn serve(live: Arc<Live>, listener: TcpListener, metrics_delay: Duration) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -50,7 +50,7 @@ pub(super) async fn serve(live: Arc<Live>, listener: TcpListener) {
                 let _ = socket.set_nodelay(true);
                 let live = live.clone();
                 connections.spawn(async move {
-                    let service = service_fn(move |request| respond(live.clone(), request));
+                    let service = service_fn(move |request| respond(live.clone(), request, metrics_delay));
                     let mut builder = http1::Builder::new();
                     let served = builder.timer(TokioTimer::new()).serve_connection(TokioIo::new(socket), service);
                     if let Err(error) = served.await {
@@ -94,7 +94,11 @@ impl Route {
     }
 }
 
-async fn respond(live: Arc<Live>, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
+async fn respond(
+    live: Arc<Live>,
+    request: Request<Incoming>,
+    metrics_delay: Duration,
+) -> Result<Response<Reply>, Infallible> {
     let since = Instant::now();
     let asked_method = request.method().clone();
     let length = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
@@ -104,6 +108,9 @@ async fn respond(live: Arc<Live>, request: Request<Incoming>) -> Result<Response
         Some((route, _, handler)) => (answer(&live, route, request).await, handler),
     };
     response.headers_mut().insert(X_ENGINE, HeaderValue::from(live.port));
+    if matches!(handler, "/metrics" | "/prometheus/metrics") && !metrics_delay.is_zero() {
+        tokio::time::sleep(metrics_delay).await;
+    }
     if matches!(handler, "/metrics" | "/prometheus/metrics" | "/health") {
         return Ok(response);
     }

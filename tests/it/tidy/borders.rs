@@ -45,8 +45,8 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
             "telemetry",
         ],
     ),
-    // A client of the wire, and a server that answers a constant.
-    ("bench", &["ext_proc"]),
+    // A client of the wire and of engines, and a server that answers a constant.
+    ("bench", &["ext_proc", "trust"]),
     // Takes from sched what led to decisions, and writes it down; a replay reads it and decides again.
     ("recording", &["sched", "tasks"]),
     ("replay", &["config", "recording", "sched", "telemetry"]),
