@@ -4,21 +4,21 @@ mod aim;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::ValueEnum;
 use epp_trace::bad::OnBad;
 use epp_trace::format::Format;
-use epp_trace::reader::Reader;
 use epp_trace::trace::Trace;
 use http::HeaderName;
+use tokio::task::JoinHandle;
 
 use self::aim::Over;
 use crate::bench::baseline;
@@ -27,6 +27,7 @@ use crate::bench::process::Process;
 use crate::bench::report::{FIGURES, Figures, Picker, Report, Spread};
 use crate::bench::target::{Patience, Target};
 use crate::bench::work::{Manner, Pace, Prompts, Turns, Wants, Work};
+use crate::cli::progress::{Progress, Unit, read_trace};
 use crate::config::duration::parse_duration;
 use crate::page;
 
@@ -186,7 +187,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
     let path = args.trace.clone().unwrap_or_default();
     let (format, on_bad, name) = (args.format, args.on_bad, path.display().to_string());
-    let trace = tokio::task::spawn_blocking(move || Trace::read(Reader::open(&path, format)?, on_bad)).await?;
+    let trace = tokio::task::spawn_blocking(move || read_trace(&path, format, on_bad)).await?;
     let trace = trace.with_context(|| name.clone())?;
     let over = args.over()?;
     let work = Arc::new(args.work(trace, over));
@@ -195,20 +196,20 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let plan = Plan { pace: args.pace(), patience };
     let rounds = args.rounds.unwrap_or(if turns.len() > 1 { 3 } else { 1 });
     let mut report = args.report(&work, over, name, plan.pace, rounds);
-    let progress = Progress::new(work.len() * turns.len() * rounds as usize);
-    let shown = progress.show();
+    let (ended, mut complaints) = (Arc::default(), Vec::new());
+    let shown = show(&ended, work.len() * turns.len() * rounds as usize);
     for round in 1..=rounds {
         for turn in &mut turns {
-            let measured = load::run(&turn.target, &work, plan, turn.process, &progress.ended).await?;
-            if let Some(complaint) = &measured.tally.complaint {
-                progress.clear();
-                eprintln!("epp: {}, round {round}: {complaint}", turn.name);
-            }
+            let measured = load::run(&turn.target, &work, plan, turn.process, &ended).await?;
+            let complaint = measured.tally.complaint.as_ref();
+            complaints.extend(complaint.map(|complaint| format!("epp: {}, round {round}: {complaint}\n", turn.name)));
             turn.rounds.push(Figures::of(&measured));
         }
     }
     shown.abort();
-    progress.clear();
+    // Its line is wiped off before anything else is said.
+    let _ = shown.await;
+    let _ = std::io::stderr().write_all(complaints.concat().as_bytes());
     report.pickers = turns.into_iter().map(Turn::finish).collect();
     report.conclude();
     // Nobody is left to be told when the pipe is closed.
@@ -335,40 +336,15 @@ impl Drop for Baseline {
     }
 }
 
-/// How far the run is; shown on a terminal only.
-struct Progress {
-    ended: Arc<AtomicUsize>,
-    of: usize,
-}
-
-impl Progress {
-    fn new(of: usize) -> Self {
-        Self { ended: Arc::default(), of }
-    }
-
-    fn show(&self) -> tokio::task::AbortHandle {
-        let (ended, of, began) = (self.ended.clone(), self.of, Instant::now());
-        let task = tokio::spawn(async move {
-            while std::io::stderr().is_terminal() {
-                tokio::time::sleep(PROGRESS_EVERY).await;
-                eprint!("\r\x1b[K{}", progress_line(ended.load(Ordering::Relaxed), of, began.elapsed()));
-            }
-        });
-        task.abort_handle()
-    }
-
-    fn clear(&self) {
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
+/// Says how many requests have ended, until the task is aborted.
+fn show(ended: &Arc<AtomicUsize>, of: usize) -> JoinHandle<()> {
+    let (ended, mut progress) = (ended.clone(), Progress::new("bench", Unit::Requests, Some(of as u64)));
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(PROGRESS_EVERY).await;
+            progress.tell(ended.load(Ordering::Relaxed) as u64);
         }
-    }
-}
-
-fn progress_line(ended: usize, of: usize, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
-    let rate = if seconds > 0.0 { ended as f64 / seconds } else { 0.0 };
-    let left = if rate > 0.0 { format!(", {:.0} s left", (of - ended.min(of)) as f64 / rate) } else { String::new() };
-    format!("{ended} of {of} requests, {rate:.1} a second{left}")
+    })
 }
 
 /// The report for people: a row a figure, a column a picker, then what the first is to the others.
@@ -504,11 +480,5 @@ pub mod tests {
             "INVALID target, round 1: too slow",
         ];
         assert_eq!(table(&report).lines().collect::<Vec<_>>(), want);
-    }
-
-    #[test]
-    fn the_progress_line_says_how_long_it_will_take() {
-        assert_eq!(progress_line(50, 200, Duration::from_secs(10)), "50 of 200 requests, 5.0 a second, 30 s left");
-        assert_eq!(progress_line(0, 200, Duration::ZERO), "0 of 200 requests, 0.0 a second");
     }
 }

@@ -144,6 +144,11 @@ fn report(args: &Args, registry: &[&'static PluginType]) -> anyhow::Result<Repor
         true => BUILT_IN.iter().filter_map(|arm| Arm::built_in(arm.name)).collect(),
         false => arms,
     };
+    for (at, arm) in arms.iter().enumerate() {
+        if arms[..at].iter().any(|earlier| earlier.name == arm.name) {
+            bail!("--arm: expected another name for each arm, found {} twice", arm.name);
+        }
+    }
     let engine = args.engine.as_deref().map_or_else(|| Ok(Calibration::default()), calibration)?;
     let engines = (0..args.endpoints as usize).map(|i| engine.at_speed(args.speeds[i % args.speeds.len()]));
     let engines = engines.collect::<Result<Vec<_>, _>>().map_err(|why| anyhow!("--speeds: {why}"))?;

@@ -84,29 +84,14 @@ schedulingProfiles:
   - {pluginRef: max-score-picker}
 ";
 
-/// The scorers of the default config and one more for what is in flight; cached prefixes as the engines tell of them.
-const PRECISE: &str = "\
-plugins:
-- {type: precise-prefix-cache-producer, parameters: {speculativeIndexing: true}}
-- {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}
-- {type: queue-scorer}
-- {type: kv-cache-utilization-scorer}
-- {type: active-request-scorer}
-- {type: endpoint-notification-source}
-schedulingProfiles:
-- name: default
-  plugins:
-  - {pluginRef: prefix-cache-scorer, weight: 3}
-  - {pluginRef: queue-scorer, weight: 2}
-  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
-  - {pluginRef: active-request-scorer, weight: 2}
-dataLayer:
-  sources:
-  - {pluginRef: endpoint-notification-source, extractors: [{pluginRef: precise-prefix-cache-producer}]}
-";
+/// The sample config to start with.
+const BALANCED: &str = include_str!("../../config/balanced.yaml");
+
+/// The sample config that goes by what engines tell of their caches.
+const PRECISE: &str = include_str!("../../config/precise-prefix.yaml");
 
 /// Every built-in arm.
-pub const BUILT_IN: [BuiltIn; 10] = [
+pub const BUILT_IN: [BuiltIn; 11] = [
     BuiltIn { name: "default", about: "what this picker does with an empty config", way: Given::Config("") },
     BuiltIn {
         name: "go-default",
@@ -119,8 +104,13 @@ pub const BUILT_IN: [BuiltIn; 10] = [
         way: Given::Config(GO_BURST),
     },
     BuiltIn {
+        name: "balanced",
+        about: "config/balanced.yaml: cached prefixes, requests and tokens in flight",
+        way: Given::Config(BALANCED),
+    },
+    BuiltIn {
         name: "precise",
-        about: "cached prefixes as the engines tell of them, queues, free KV cache, requests in flight",
+        about: "config/precise-prefix.yaml: the same, cached prefixes as the engines tell of them",
         way: Given::Config(PRECISE),
     },
     BuiltIn { name: "random", about: "any endpoint", way: Given::Rule(Rule::Random) },

@@ -14,10 +14,10 @@ from stand import Stand, until
 ENDPOINTS = 4
 MAY_DIFFER = 0.1
 LEAST_RANK = 0.9
-ALL = ["default", "in-flight", "readme", "go-burst", "prefix", "load", "random", "session"]
+ALL = ["default", "in-flight", "balanced", "go-burst", "prefix", "load", "random", "session"]
 # Where a request has no session, or a trajectory's turns find their prefix anyway, the arm `session` is the arm `load`.
 SETS = {
-    "generator": {"trace": "generator.json", "arms": ["readme", "in-flight", "load"], "by": "ttft", "ranked": False, "envoy": ["readme"]},
+    "generator": {"trace": "generator.json", "arms": ["balanced", "in-flight", "load"], "by": "ttft", "ranked": False, "envoy": ["balanced"]},
     "mooncake": {"trace": "mooncake.jsonl", "arms": ALL[:-1], "by": "ttft", "ranked": True, "envoy": []},
     "weka": {"trace": "weka", "arms": ALL, "by": "ttft", "ranked": True, "envoy": []},
     "rollouts": {"trace": "rollouts.jsonl", "arms": ALL[:-1], "by": "e2e", "ranked": True, "envoy": []},
