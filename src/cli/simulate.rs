@@ -19,7 +19,8 @@ use crate::simulate::calibration::Calibration;
 use crate::simulate::report::{ArmReport, Report, Setup};
 use crate::simulate::rollout::Rollouts;
 use crate::simulate::schedule;
-use crate::simulate::simulation::{Stage, run as simulate};
+use crate::simulate::simulation::run as simulate;
+use crate::simulate::stage::Stage;
 use crate::simulate::traffic::Traffic;
 
 /// More endpoints than this are taken for a slip.

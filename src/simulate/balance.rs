@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use super::arm::Rule;
 use super::oracle::Oracle;
 use super::pool::Pool;
-use super::simulation::Stage;
+use super::stage::Stage;
 
 /// verl remembers so many trajectories.
 const MOST_STICKY: usize = 10_000;

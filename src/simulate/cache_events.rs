@@ -2,20 +2,13 @@
 
 use std::time::Duration;
 
-use epp_plugin_api::EndpointId;
 use epp_sim::model::CacheChange;
 
-use super::simulation::{Run, What};
+use super::live::Said;
+use super::run::{Run, What};
 
 /// What stands for the memory of the accelerator in events.
 const TIER: &str = "GPU";
-
-/// A message on its way.
-pub(super) struct Said {
-    row: usize,
-    from: EndpointId,
-    payload: Vec<u8>,
-}
 
 impl Run<'_, '_> {
     /// Lets engines tell of their caches, if the picker listens.

@@ -6,7 +6,6 @@ use epp_sim::model::{ModelSettings, SettingsError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::disagg::Transfer;
 use crate::yaml::{self, Duplicates};
 
 /// Describes a type of engine. Fields that a file leaves out are those of the built-in one.
@@ -168,6 +167,21 @@ impl Calibration {
 fn cost(name: &str, value: f64, unit: f64) -> Result<Duration, String> {
     let cost = Duration::try_from_secs_f64(value * unit);
     cost.map_err(|_| format!("{name} must be a time of at least 0, found {value}"))
+}
+
+/// What it takes to move the blocks of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Transfer {
+    /// Whatever is moved.
+    pub fixed: Duration,
+    pub per_token: Duration,
+}
+
+impl Transfer {
+    /// How long it takes to move so many tokens.
+    pub fn time(&self, tokens: usize) -> Duration {
+        self.fixed.saturating_add(self.per_token.saturating_mul(u32::try_from(tokens).unwrap_or(u32::MAX)))
+    }
 }
 
 #[cfg(test)]

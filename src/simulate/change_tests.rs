@@ -5,8 +5,10 @@ use std::time::Duration;
 use super::arm::Arm;
 use super::calibration::Calibration;
 use super::report::ArmReport;
+use super::run::Run;
 use super::schedule::{self, Change};
-use super::simulation::{Run, Stage, chooser};
+use super::simulation::chooser;
+use super::stage::Stage;
 use super::tests::{CHATS, played, stage, traced};
 use super::traffic::Traffic;
 

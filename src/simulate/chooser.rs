@@ -3,17 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Wake;
 use std::time::Duration;
 
-use epp_sim::model::{BlockNames, Prompt};
-use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-use super::balance::{Balance, Known};
-use super::picker::{Asked, Lasting, Pick, Picker};
-use super::simulation::Run;
+use super::balance::Balance;
+use super::picker::{Pick, Picker};
 use crate::flow::refusal::Refusal;
 
 /// A request that is being picked for, and when it came.
@@ -26,7 +23,7 @@ pub(super) enum Chooser {
 
 /// Rings when somebody who waits in a pick can go on.
 #[derive(Default)]
-pub(super) struct Bell(AtomicBool);
+pub(super) struct Bell(pub AtomicBool);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
@@ -51,61 +48,5 @@ impl Chooser {
     /// What of its config is not played.
     pub fn passed_over(&self) -> Vec<String> {
         self.picker().map(|picker| picker.passed_over()).unwrap_or_default()
-    }
-}
-
-impl Run<'_, '_> {
-    /// Has an endpoint chosen for a request that came at `arrived`.
-    pub(super) fn choose(&mut self, number: u32, arrived: Duration) {
-        match &mut self.chooser {
-            Chooser::Rule(balance) => {
-                let job = &self.stage.traffic.jobs[number as usize];
-                let ids = self.stage.traffic.ids(job);
-                let block_size = self.stage.engines[0].block_size;
-                let names = || BlockNames::new(&Prompt::Tokens(ids.as_slice().into()), block_size, job.model.into());
-                let known = Known { number, session: job.session, ids: &ids, names: &names, now: self.now };
-                match balance.choose(&known, &self.pool) {
-                    Some(row) => {
-                        let pick = Pick { row, prefill: None, ids, lasting: Lasting::default() };
-                        self.send(number, arrived, pick);
-                    }
-                    None => self.fail(number, "picker: there is no endpoint".into()),
-                }
-            }
-            Chooser::Pipeline { .. } => self.come(number, arrived),
-        }
-    }
-
-    /// Has the pipeline pick for a request that may go.
-    pub(super) fn pick(&mut self, number: u32, arrived: Duration) {
-        let job = self.job(number);
-        let ids = self.stage.traffic.ids(job);
-        let Chooser::Pipeline { picker, picking, .. } = &mut self.chooser else { return };
-        let model = self.stage.traffic.models[job.model as usize].clone();
-        let asked = Asked { number, session: job.session, model, ids, waited: self.now - arrived };
-        let picker = picker.clone();
-        picking.push(Box::pin(async move { (number, arrived, picker.pick(asked).await) }));
-        self.take_picks();
-    }
-
-    /// Sends what has been picked.
-    pub(super) fn take_picks(&mut self) {
-        while let Chooser::Pipeline { picking, bell, .. } = &mut self.chooser {
-            bell.0.store(false, Relaxed);
-            let waker = Waker::from(bell.clone());
-            match picking.poll_next_unpin(&mut Context::from_waker(&waker)) {
-                Poll::Ready(Some((number, arrived, picked))) => {
-                    match picked {
-                        Ok(pick) => self.send(number, arrived, pick),
-                        Err(refused) => self.turn_away(number, Some(refused)),
-                    }
-                    self.departed(number);
-                }
-                Poll::Ready(None) => return,
-                // Not all that can go on have been looked at.
-                Poll::Pending if bell.0.load(Relaxed) => {}
-                Poll::Pending => return,
-            }
-        }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::simulation::{Run, What};
+use super::run::{Run, What};
+use super::waiters::{Door, Waiter};
 use crate::flow::core::{Core, Effects, Entered, World};
 use crate::flow::outcome::Outcome;
 use crate::flow::queue::Arrival;
@@ -13,18 +14,6 @@ use crate::flow::refusal::Refusal;
 const BYTES_A_TOKEN: u64 = 4;
 /// If nothing at all has been under way for so long, and nothing will come, who waits will never go.
 const LONGEST_LULL: Duration = Duration::from_secs(60);
-
-/// One that waits, and when it came.
-type Waiter = (u32, Duration);
-
-/// Who waits, and who is told to wait no more.
-pub(super) struct Door {
-    core: Core<Waiter, ()>,
-    left: VecDeque<(Waiter, Outcome)>,
-    /// When it is looked at next.
-    looks: Option<Duration>,
-    quiet_since: Option<Duration>,
-}
 
 impl Run<'_, '_> {
     /// Lets requests wait, if the config says so.

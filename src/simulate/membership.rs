@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::run::{Run, What};
 use super::schedule::{Change, Kind};
-use super::simulation::{Run, What};
 
 impl Run<'_, '_> {
     /// Something happens to an engine. The picker knows one scrape interval later whether it is there.

@@ -16,7 +16,7 @@ use epp_trace::record::Since;
 use foldhash::fast::FixedState;
 
 use super::pool::Pool;
-use super::simulation::Stage;
+use super::stage::Stage;
 use super::traffic::Job;
 
 /// It looks at so many blocks of all prompts; of more, at every second, third and so on.

@@ -5,21 +5,11 @@ use std::time::Duration;
 use epp_plugin_api::Usage;
 use epp_sim::model::{Event, Happening, Prompt, Refusal, Report, Request};
 
-use super::disagg::Part;
-use super::picker::{Lasting, Pick};
+use super::live::{Live, Part};
+use super::picker::Pick;
 use super::pool::NotSent;
-use super::simulation::{Run, What};
+use super::run::{Run, What};
 use super::tally::Ended;
-
-/// A request in an engine.
-pub(super) struct Live {
-    pub job: u32,
-    pub arrived: Duration,
-    pub admitted: Duration,
-    pub first_token: Duration,
-    pub lasting: Lasting,
-    pub part: Part,
-}
 
 impl Run<'_, '_> {
     /// Sends a request where its pick says, at first to whom computes its prompt.

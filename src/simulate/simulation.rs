@@ -1,112 +1,20 @@
 //! Sends traffic by one arm, in time that is only counted.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use epp_plugin_api::PluginType;
-use epp_sim::model::{Load, ModelSettings, RequestId};
 use epp_trace::record::Since;
-use foldhash::fast::FixedState;
 
 use super::arm::{Arm, Way};
 use super::balance::Balance;
-use super::cache_events::Said;
 use super::chooser::Chooser;
-use super::disagg::{Moving, Transfer};
-use super::door::Door;
 use super::picker::Picker;
-use super::pool::Pool;
 use super::report::ArmReport;
-use super::schedule::{Change, at_first};
-use super::serving::Live;
-use super::tally::Tally;
-use super::traffic::{Job, Traffic};
-use super::waiting::Waiting;
+use super::run::{Run, What};
+use super::schedule::at_first;
+use super::stage::Stage;
 use crate::config::Mistake;
-
-/// Where traffic is sent, and what the picker hears of it; the same for all arms.
-pub struct Stage<'a> {
-    pub traffic: &'a Traffic,
-    /// An engine an endpoint; at least one.
-    pub engines: Vec<ModelSettings>,
-    /// So many of them, the first ones, are for prefill and the others for decode; 0: each is for both.
-    pub prefill: usize,
-    /// What moving the blocks of a prompt takes.
-    pub transfer: Transfer,
-    /// What happens to engines, by time.
-    pub changes: &'a [Change],
-    pub seed: u64,
-    /// How often every engine is asked for its load, and the list of endpoints is read.
-    pub scrape_interval: Duration,
-    /// How long it takes until the picker knows what an engine said.
-    pub scrape_delay: Duration,
-    /// How long it takes until the picker knows what an engine said of its cache.
-    pub event_delay: Duration,
-    /// How long what an engine said counts.
-    pub staleness: Duration,
-    /// The plugins that configs may name.
-    pub registry: &'a [&'static PluginType],
-}
-
-/// What happens at a time. Of one moment, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
-    /// A change to an engine, by its place in the list.
-    Change(u32),
-    /// The picker comes to know whether an endpoint is there.
-    List(u32),
-    Step(u32),
-    Scrape,
-    Publish,
-    /// The picker hears the next message about a cache.
-    Hear,
-    /// The blocks of a prompt have been moved.
-    Moved(u32),
-    /// Those who wait in the picker are looked at.
-    Look,
-    /// A request that was lost is picked for again.
-    Again(u32),
-    Arrive(u32),
-    /// Only the newest of an engine counts.
-    Engine {
-        row: u32,
-        stamp: u64,
-    },
-}
-
-pub(super) struct Run<'a, 'p> {
-    pub stage: &'a Stage<'a>,
-    progress: &'p mut dyn FnMut(usize),
-    pub chooser: Chooser,
-    pub pool: Pool,
-    pub tally: Tally,
-    pub now: Duration,
-    due: BinaryHeap<Reverse<(Duration, What)>>,
-    pub stamps: Vec<u64>,
-    pub scheduled: Vec<Option<Duration>>,
-    pub live: Vec<HashMap<RequestId, Live, FixedState>>,
-    /// Requests whose blocks are on their way, and those that were lost once, with their arrivals.
-    pub moving: HashMap<u32, Moving, FixedState>,
-    pub lost_once: HashMap<u32, Duration, FixedState>,
-    /// Messages about caches that are on their way.
-    pub heard: VecDeque<Said>,
-    /// Who waits in the picker; `None`: nobody ever does.
-    pub door: Option<Door>,
-    waiting: Waiting,
-    /// Requests that have come and not ended.
-    n_open: usize,
-    n_over: usize,
-    scraping: bool,
-    said: VecDeque<(Duration, Vec<Load>)>,
-    blocks: Vec<usize>,
-    step: u32,
-    step_began: Duration,
-    n_left_in_step: usize,
-    /// The next request of the step that waits for nobody.
-    next_free: usize,
-}
 
 /// Sends all of the traffic by one arm. Tells `progress` how many requests are over, now and then.
 ///
@@ -133,37 +41,7 @@ pub(super) fn chooser(arm: &Arm, stage: &Stage<'_>) -> Result<Chooser, Vec<Mista
     })
 }
 
-impl<'a, 'p> Run<'a, 'p> {
-    pub(super) fn new(stage: &'a Stage<'a>, chooser: Chooser, progress: &'p mut dyn FnMut(usize)) -> Self {
-        let n = stage.engines.len();
-        Self {
-            stage,
-            progress,
-            chooser,
-            pool: Pool::new(&stage.engines, stage.prefill),
-            tally: Tally::new(n, stage.traffic),
-            now: Duration::ZERO,
-            due: BinaryHeap::new(),
-            stamps: vec![0; n],
-            scheduled: vec![None; n],
-            live: (0..n).map(|_| HashMap::default()).collect(),
-            moving: HashMap::default(),
-            lost_once: HashMap::default(),
-            heard: VecDeque::new(),
-            door: None,
-            waiting: Waiting::new(stage.traffic),
-            n_open: 0,
-            n_over: 0,
-            scraping: false,
-            said: VecDeque::new(),
-            blocks: stage.engines.iter().map(|settings| settings.blocks).collect(),
-            step: 0,
-            step_began: Duration::ZERO,
-            n_left_in_step: 0,
-            next_free: 0,
-        }
-    }
-
+impl Run<'_, '_> {
     pub(super) fn begin(&mut self) {
         let n = self.pool.engines.len();
         let there = at_first(self.stage.changes.iter(), n as u32);
@@ -245,14 +123,6 @@ impl<'a, 'p> Run<'a, 'p> {
                 }
             }
         }
-    }
-
-    pub(super) fn job(&self, job: u32) -> &'a Job {
-        &self.stage.traffic.jobs[job as usize]
-    }
-
-    pub(super) fn at(&mut self, at: Duration, what: What) {
-        self.due.push(Reverse((at, what)));
     }
 
     fn begin_step(&mut self, step: u32) {

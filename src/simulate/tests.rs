@@ -10,7 +10,8 @@ use super::arm::{Arm, BUILT_IN};
 use super::calibration::Calibration;
 use super::report::{ArmReport, Report};
 use super::rollout::Rollouts;
-use super::simulation::{Stage, run};
+use super::simulation::run;
+use super::stage::Stage;
 use super::traffic::Traffic;
 
 pub(super) fn traced(text: &str) -> Traffic {
