@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use epp::generation::Generation;
 use epp::sched::calls::NoCalls;
-use epp::sched::cycle::{Inputs, Outcome};
-use epp::sched::record::Decisions;
+use epp::sched::cycle::Outcome;
+use epp::sched::decisions::Decisions;
+use epp::sched::inputs::Inputs;
 use epp_plugin_api::{InferenceRequest, Ledger, Snapshot};
 use futures_util::FutureExt;
 

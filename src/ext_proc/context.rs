@@ -11,8 +11,8 @@ use crate::ext_proc::metrics::{RequestMetrics, StreamMetrics};
 use crate::flow::control::Control;
 use crate::generation::Generations;
 use crate::sched::calls::Calls;
+use crate::sched::decisions::Decisions;
 use crate::sched::metrics::StageMetrics;
-use crate::sched::record::Decisions;
 
 /// The parts of the picker that a stream uses.
 pub struct Context {

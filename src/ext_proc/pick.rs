@@ -10,7 +10,8 @@ use crate::ext_proc::waiting::wait;
 use crate::flow::control::Slot;
 use crate::flow::refusal::Refusal;
 use crate::generation::Generation;
-use crate::sched::cycle::{Inputs, Outcome};
+use crate::sched::cycle::Outcome;
+use crate::sched::inputs::Inputs;
 use crate::sched::record::DecisionRecord;
 use crate::sched::subset::Subset;
 

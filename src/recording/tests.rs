@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::file::{Rotating, before};
 use super::read::Reader;
 use super::{Settings, start};
+use crate::sched::draft::Draft;
 use crate::sched::record::DecisionRecord;
 use crate::sched::scratch::LoadBuffers;
-use crate::sched::tape::{About, Draft, Seen, Tape, Taped};
+use crate::sched::tape::{About, Seen, Tape, Taped};
 use crate::tasks::Tasks;
 use crate::telemetry::utc::Utc;
 

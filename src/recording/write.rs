@@ -6,7 +6,8 @@ use epp_plugin_api::recorded::{Told, push_number, tell};
 use epp_plugin_api::{EndpointIdx, Observed, Snapshot};
 
 use super::floats::Floats;
-use crate::sched::tape::{About, Seen, Taped, TapedRun};
+use crate::sched::draft::TapedRun;
+use crate::sched::tape::{About, Seen, Taped};
 
 /// The flow of requests that name none.
 const DEFAULT_FLOW: &str = "default-flow";

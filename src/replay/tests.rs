@@ -21,10 +21,10 @@ use crate::app::{plan_of, registry};
 use crate::recording::read::Reader;
 use crate::recording::write::Lines;
 use crate::sched::calls::NoCalls;
-use crate::sched::cycle::Inputs;
+use crate::sched::decisions::Decisions;
+use crate::sched::inputs::Inputs;
 use crate::sched::metrics::SchedMetrics;
 use crate::sched::pipeline::Pipeline;
-use crate::sched::record::Decisions;
 use crate::sched::tape::{Tape, Taped};
 
 const N_CYCLES: u32 = 400;

@@ -13,34 +13,15 @@ use crate::flow::admission::admit;
 use crate::flow::refusal::Refusal;
 use crate::sched::calls::Calls;
 use crate::sched::gather::{Company, Produced, View};
+use crate::sched::inputs::{Inputs, load_of};
 use crate::sched::laps::Laps;
 use crate::sched::metrics::Stage;
 use crate::sched::pipeline::Pipeline;
 use crate::sched::profile::remember_scores;
-use crate::sched::record::{DecisionRecord, Decisions};
+use crate::sched::record::DecisionRecord;
 use crate::sched::scratch::{LoadBuffers, Scratch, Work};
-use crate::sched::subset::Subset;
 use crate::sched::tape::{Seen, Taped};
 use crate::sched::truth::Expected;
-
-/// What a cycle is run on.
-#[derive(Clone, Copy)]
-pub struct Inputs<'a> {
-    /// The newest snapshot; taken once, and again after a wait.
-    pub board: &'a (dyn Fn() -> Arc<Snapshot> + Send + Sync),
-    pub request: &'a InferenceRequest,
-    /// Hosts that Envoy allows; `None` allows all.
-    pub subset: Option<&'a Subset>,
-    /// Requests in flight on every endpoint; raised by the cycle.
-    pub ledger: &'a Ledger,
-    pub now: Instant,
-    /// Whether the scores of all candidates are asked for.
-    pub with_scores: bool,
-    /// The number of the config in force.
-    pub generation: u64,
-    /// Where the record of the decision is kept.
-    pub decisions: &'a Decisions,
-}
 
 /// What the cycle came to.
 pub struct Outcome {
@@ -356,9 +337,8 @@ impl Pipeline {
                     let seed = work.rng.get_seed();
                     let run = profile.run(&cx, work, laps);
                     record.ran(profile, &run, cx.snapshot, work);
-                    if let Some(mut draft) = work.draft.take() {
-                        draft.ran(at, seed, &run, work);
-                        work.draft = Some(draft);
+                    if let Some(draft) = &mut work.draft {
+                        draft.ran((at, seed), &run, work.runs.peer, &work.left, &mut work.trail);
                     }
                     work.runs.runs[at] = run;
                     if with_scores {
@@ -393,10 +373,6 @@ fn destination(snapshot: &Snapshot, targets: &[EndpointIdx], port: Option<u16>) 
 fn wants_cached(request: &InferenceRequest) -> bool {
     let tokens = request.headers.find("prefer").unwrap_or_default().split(',');
     tokens.into_iter().any(|t| t.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("if-available")))
-}
-
-pub(super) fn load_of(snapshot: &Snapshot) -> Load<'_> {
-    Load { waiting: snapshot.waiting(), running: snapshot.running(), kv_usage: snapshot.kv_usage() }
 }
 
 /// The snapshot's loads; an endpoint that is stale also counts what is known to be in flight there, so that it does not

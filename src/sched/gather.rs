@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::sched::calls::Calls;
-use crate::sched::cycle::{Inputs, load_of};
+use crate::sched::inputs::{Inputs, load_of};
 use crate::sched::laps::Laps;
 use crate::sched::scratch::Work;
 

@@ -3,8 +3,11 @@
 
 pub mod calls;
 pub mod cycle;
+pub mod decisions;
+pub mod draft;
 pub mod failures;
 mod gather;
+pub mod inputs;
 pub mod laps;
 pub mod metrics;
 pub mod pipeline;

@@ -1,25 +1,19 @@
-//! Why a request went where it went: one record a decision, and the ring that keeps the last ones.
+//! Why a request went where it went: one record a decision.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use epp_plugin_api::{Candidates, EndpointIdx, EndpointMeta, InferenceRequest, ProfileRun, Snapshot};
-use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
 use crate::flow::refusal::Refusal;
 use crate::sched::profile::Profile;
 use crate::sched::scratch::Work;
-use crate::sched::tape::Tape;
-use crate::sched::truth::Served;
 use crate::telemetry::utc::Utc;
 
 /// Endpoints of a profile that a record tells of: the best ones, whom the pick was among.
 const MOST_ENDPOINTS: usize = 8;
 /// Names of endpoints that a filter dropped.
 const MOST_DROPPED: usize = 8;
-/// Records that are kept.
-const MOST_RECORDS: usize = 256;
 
 /// What led to one decision. Holds nothing of the request's body but the name of its model.
 #[derive(Clone, Debug, Serialize)]
@@ -99,6 +93,17 @@ pub struct RefusalRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     pub message: String,
+}
+
+/// What came of one prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Served {
+    pub prompt_tokens: u64,
+    /// As the engine reports.
+    pub cached_tokens: u64,
+    /// As was believed at the pick; `None` if no producer said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_cached_tokens: Option<u64>,
 }
 
 fn unknown(of: &OnceLock<Served>) -> bool {
@@ -205,39 +210,6 @@ fn best(left: &Candidates, totals: &[f64], picked: &[EndpointIdx]) -> impl Itera
     picked.into_iter().chain(best).take(MOST_ENDPOINTS)
 }
 
-/// The last decisions; when full, the oldest one goes.
-#[derive(Debug, Default)]
-pub struct Decisions {
-    kept: Mutex<VecDeque<Arc<DecisionRecord>>>,
-    tape: Option<Arc<dyn Tape>>,
-}
-
-impl Decisions {
-    /// Hands every cycle to this tape, too.
-    pub fn taped(tape: Arc<dyn Tape>) -> Self {
-        Self { kept: Mutex::default(), tape: Some(tape) }
-    }
-
-    /// Where cycles are recorded, if they are.
-    pub fn tape(&self) -> Option<&dyn Tape> {
-        self.tape.as_deref()
-    }
-
-    /// Keeps one more.
-    pub fn push(&self, record: Arc<DecisionRecord>) {
-        let mut kept = self.kept.lock();
-        if kept.len() == MOST_RECORDS {
-            kept.pop_front();
-        }
-        kept.push_back(record);
-    }
-
-    /// The last `n`, newest first.
-    pub fn last(&self, n: usize) -> Vec<Arc<DecisionRecord>> {
-        self.kept.lock().iter().rev().take(n).cloned().collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,32 +220,5 @@ mod tests {
         let got: Vec<u32> = best(&Candidates::all(20), &totals, &[EndpointIdx(3)]).map(|i| i.0).collect();
         assert_eq!(got, [3, 19, 18, 17, 16, 15, 14, 13]);
         assert_eq!(best(&Candidates::none(20), &totals, &[]).count(), 0);
-    }
-
-    #[test]
-    fn the_oldest_record_goes_when_the_ring_is_full() {
-        let decisions = Decisions::default();
-        let record = |seed| {
-            Arc::new(DecisionRecord {
-                at: Utc::now(),
-                request: String::new(),
-                model: String::new(),
-                target_model: String::new(),
-                priority: 0,
-                generation: 1,
-                seed,
-                endpoints: 0,
-                candidates: 0,
-                gathered_seconds: None,
-                profiles: Vec::new(),
-                picked: Vec::new(),
-                refused: None,
-                served: OnceLock::new(),
-            })
-        };
-        (0..MOST_RECORDS as u64 + 5).for_each(|seed| decisions.push(record(seed)));
-        let seeds: Vec<u64> = decisions.last(2).iter().map(|r| r.seed).collect();
-        assert_eq!(seeds, [MOST_RECORDS as u64 + 4, MOST_RECORDS as u64 + 3]);
-        assert_eq!(decisions.last(usize::MAX).len(), MOST_RECORDS);
     }
 }

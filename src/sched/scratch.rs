@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use epp_plugin_api::{Candidates, Columns, EndpointIdx, ProfileRun, Runs, Targets};
 use parking_lot::Mutex;
 
-use crate::sched::tape::Draft;
+use crate::sched::draft::Draft;
 use crate::sched::trail::Trail;
 
 /// Buffers for one request in rooms 4 to 6.

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use epp_plugin_api::recorded::RecordedValue;
-use epp_plugin_api::{Candidates, Columns, EndpointIdx, InferenceRequest, ProfileRun, Snapshot};
+use epp_plugin_api::{Candidates, Columns, EndpointIdx, InferenceRequest, Snapshot};
 
+use crate::sched::draft::Draft;
 use crate::sched::record::DecisionRecord;
-use crate::sched::scratch::{LoadBuffers, Work};
+use crate::sched::scratch::LoadBuffers;
 
 /// Takes cycles to be written down.
 pub trait Tape: fmt::Debug + Send + Sync {
@@ -54,98 +55,5 @@ impl Seen<'_> {
     pub fn in_flight(&self, snapshot: &Snapshot, idx: EndpointIdx) -> i64 {
         let running = self.loads.running.get(idx.row()).copied().unwrap_or_default();
         (running - snapshot.running()[idx.row()]).round() as i64
-    }
-}
-
-/// What a cycle has come to so far.
-#[derive(Debug, Default)]
-pub struct Draft {
-    /// `None`: it was refused before anyone was scored.
-    snapshot: Option<Arc<Snapshot>>,
-    primary: Option<usize>,
-    /// With the memory of more runs than there were.
-    runs: Vec<TapedRun>,
-    n_runs: usize,
-}
-
-/// What one run of a profile left.
-#[derive(Debug, Default)]
-pub struct TapedRun {
-    /// The place of the profile in the config.
-    pub profile: usize,
-    /// What the picker's random choices began with.
-    pub seed: u64,
-    /// Whom another stage was given to.
-    pub peer: Option<EndpointIdx>,
-    /// Who got past the filters.
-    pub left: Candidates,
-    /// Best first.
-    pub picked: Vec<EndpointIdx>,
-    /// Of each scorer that ran a score for each row, before clamping and weighting; they mean something for who is left.
-    scores: Vec<Vec<f64>>,
-    n_scorers: usize,
-    /// How many each filter that ran has left.
-    pub kept: Vec<u32>,
-}
-
-impl TapedRun {
-    /// The scores of each scorer that ran, by row.
-    pub fn scores(&self) -> &[Vec<f64>] {
-        &self.scores[..self.n_scorers]
-    }
-}
-
-impl Draft {
-    /// Forgets the cycle, and keeps the memory.
-    pub fn clear(&mut self) {
-        (self.snapshot, self.primary, self.n_runs) = (None, None, 0);
-    }
-
-    /// A profile is about to be judged on this snapshot.
-    pub fn judges(&mut self, snapshot: &Arc<Snapshot>) {
-        self.snapshot = Some(snapshot.clone());
-    }
-
-    /// The profile at this place has just run on `work`; the picker began with this seed. Takes the scores out of `work`.
-    pub fn ran(&mut self, profile: usize, seed: u64, run: &ProfileRun, work: &mut Work) {
-        if self.runs.len() == self.n_runs {
-            self.runs.push(TapedRun::default());
-        }
-        let taped = &mut self.runs[self.n_runs];
-        self.n_runs += 1;
-        (taped.profile, taped.seed, taped.peer) = (profile, seed, work.runs.peer);
-        taped.left.copy_from(&work.left);
-        taped.picked.clear();
-        taped.picked.extend_from_slice(run.targets().unwrap_or_default());
-        taped.kept.clear();
-        taped.kept.extend(work.trail.left().iter().map(|left| left.count() as u32));
-        let scores = work.trail.scores_mut();
-        taped.n_scorers = scores.len();
-        if taped.scores.len() < scores.len() {
-            taped.scores.resize_with(scores.len(), Vec::new);
-        }
-        for (taped, scores) in taped.scores.iter_mut().zip(scores) {
-            std::mem::swap(taped, scores);
-        }
-    }
-
-    /// The request goes where the profile at this place says.
-    pub fn decided(&mut self, primary: usize) {
-        self.primary = Some(primary);
-    }
-
-    /// What the cycle was judged on, if it was.
-    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
-        self.snapshot.as_ref()
-    }
-
-    /// The place of the profile whose endpoints the request went to.
-    pub fn primary(&self) -> Option<usize> {
-        self.primary
-    }
-
-    /// The runs in their order.
-    pub fn runs(&self) -> &[TapedRun] {
-        &self.runs[..self.n_runs]
     }
 }

@@ -17,10 +17,12 @@ use tokio::time::Instant;
 use crate::app::plan_of;
 use crate::flow::refusal::Refusal;
 use crate::sched::calls::{Answer, Calls, NoCalls};
-use crate::sched::cycle::{Inputs, Outcome};
+use crate::sched::cycle::Outcome;
+use crate::sched::decisions::Decisions;
+use crate::sched::inputs::Inputs;
 use crate::sched::metrics::SchedMetrics;
 use crate::sched::pipeline::Pipeline;
-use crate::sched::record::{DecisionRecord, Decisions};
+use crate::sched::record::DecisionRecord;
 
 const ROLE: &str = "llm-d.ai/role";
 

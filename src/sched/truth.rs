@@ -15,7 +15,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
 
-use crate::sched::record::DecisionRecord;
+use crate::sched::record::{DecisionRecord, Served};
 use crate::telemetry::families::{Histograms, histograms};
 
 static TOKENS: &[f64] = &[0.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0];
@@ -68,17 +68,6 @@ impl MetricFamilies for Truth {
             self.under.clone(),
         );
     }
-}
-
-/// What came of one prediction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Served {
-    pub prompt_tokens: u64,
-    /// As the engine reports.
-    pub cached_tokens: u64,
-    /// As was believed at the pick; `None` if no producer said.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub predicted_cached_tokens: Option<u64>,
 }
 
 /// One endpoint's requests as one producer saw them.

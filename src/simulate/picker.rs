@@ -14,9 +14,9 @@ use crate::config::{self, Environment, Mistake};
 use crate::flow::refusal::Refusal;
 use crate::flow::settings::Settings;
 use crate::generation::Generation;
-use crate::sched::cycle::Inputs;
+use crate::sched::decisions::Decisions;
+use crate::sched::inputs::Inputs;
 use crate::sched::metrics::SchedMetrics;
-use crate::sched::record::Decisions;
 
 /// A generation and what it looks at.
 pub(super) struct Picker {

@@ -57,33 +57,36 @@ impl Scanner<'_> {
         Ok(Field::Is(ids))
     }
 
-    /// Reads ids as long as each is of one to seven digits with a comma right behind it, as nearly all are, and stops
+    /// Reads ids as long as each is of one to eight digits with a comma right behind it, as nearly all are, and stops
     /// before an element that it leaves to others. Returns how many it read.
+    ///
+    /// Commas are looked for first, a block at a time, so that where an id begins does not wait for the one before it to be
+    /// read.
     fn plain_ids(&mut self, out: &mut Vec<u8>) -> usize {
-        let body = self.body;
-        let mut at = self.at;
-        let mut n = 0;
-        let mut batch = [[0; 4]; 256];
-        let mut filled = 0;
-        while let Some(chunk) = body.get(at..).and_then(|rest| rest.first_chunk::<9>()) {
-            let blank = usize::from(chunk[0] == b' ');
-            let word = match blank {
-                0 => u64::from_le_bytes(*chunk.first_chunk().expect("nine bytes hold eight")),
-                _ => u64::from_le_bytes(*chunk.last_chunk().expect("nine bytes hold eight")),
-            };
-            let Some((id, n_digits)) = plain_id(word) else { break };
-            at += blank + n_digits + 1;
-            batch[filled] = id.to_le_bytes();
-            filled += 1;
-            if filled == batch.len() {
-                out.extend_from_slice(batch.as_flattened());
-                n += filled;
-                filled = 0;
+        let (body, mut block_at, mut n) = (self.body, self.at, 0);
+        let mut batch = [[0; 4]; BLOCK];
+        while let Some(block) = body.get(block_at..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+            let (mut commas, mut filled, mut is_plain) = (commas(block), 0, true);
+            while commas != 0 {
+                let end = block_at + commas.trailing_zeros() as usize;
+                let begin = self.at + usize::from(body[self.at] == b' ');
+                let Some(id) = plain_id(body, begin, end) else {
+                    is_plain = false;
+                    break;
+                };
+                batch[filled] = id.to_le_bytes();
+                filled += 1;
+                self.at = end + 1;
+                commas &= commas - 1;
             }
+            out.extend_from_slice(batch[..filled].as_flattened());
+            n += filled;
+            if !is_plain {
+                break;
+            }
+            block_at += BLOCK;
         }
-        out.extend_from_slice(batch[..filled].as_flattened());
-        self.at = at;
-        n + filled
+        n
     }
 
     /// Reads an element of any kind.
@@ -101,22 +104,41 @@ impl Scanner<'_> {
     }
 }
 
+/// So many bytes are searched for commas at once.
+const BLOCK: usize = 64;
 const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = ONES * 0x80;
 
-/// The number that these eight bytes of text begin with and how many digits it has, if a comma follows the digits.
-fn plain_id(text: u64) -> Option<(u32, usize)> {
-    let word = text ^ (ONES * u64::from(b'0'));
-    // The highest bit of each byte that is over 9; exact up to the first.
-    let others = (word.wrapping_add(ONES * 0x76) | word) & (ONES * 0x80);
-    let n_digits = others.trailing_zeros() / 8;
-    let leading_zero = n_digits > 1 && word & 0xff == 0;
-    if n_digits == 0 || n_digits == 8 || leading_zero || (text >> (8 * n_digits)) as u8 != b',' {
+/// Where the commas of a block are, a bit each.
+fn commas(block: &[u8; BLOCK]) -> u64 {
+    let (words, _) = block.as_chunks::<8>();
+    let bits = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(b','));
+        // The highest bit of each byte that is zero, and of no other.
+        let zeros = !(((word & !HIGH) + !HIGH) | word) & HIGH;
+        (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    };
+    words.iter().rev().fold(0, |all, word| all << 8 | bits(word))
+}
+
+/// The number between two places, if one to eight digits stand there and nothing else.
+fn plain_id(body: &[u8], begin: usize, end: usize) -> Option<u32> {
+    let n_digits = end.wrapping_sub(begin);
+    // The eight bytes before the comma, of which the last ones count.
+    let text = u64::from_le_bytes(*body.get(..end)?.last_chunk()?);
+    if n_digits.wrapping_sub(1) >= 8 {
+        return None;
+    }
+    let unused = 64 - 8 * n_digits as u32;
+    let digits = (text ^ (ONES * u64::from(b'0'))) & (u64::MAX << unused);
+    let over_nine = (digits.wrapping_add(ONES * 0x76) | digits) & HIGH;
+    let leading_zero = n_digits > 1 && (digits >> unused) & 0xff == 0;
+    if over_nine != 0 || leading_zero {
         return None;
     }
     // Eight digits at once: pairs, then fours and all of them by two multiplications.
-    let digits = word << (64 - 8 * n_digits);
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let even = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
     let odd = (pairs >> 16 & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
-    Some(((even.wrapping_add(odd) >> 32) as u32, n_digits as usize))
+    Some((even.wrapping_add(odd) >> 32) as u32)
 }

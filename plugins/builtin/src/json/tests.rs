@@ -115,6 +115,7 @@ fn reads_token_ids() {
         ),
         (" [ 1 , 2,\n3 ] ", good(3), vec![1, 2, 3]),
         ("[4294967295, 1.0, 1e3, -0]", good(4), vec![4294967295, 1, 1000, 0]),
+        ("[1,\"a,b,c\",2,[3,4],5]", bad(5, 1, BadId::Type), vec![1, 0, 2, 0, 5]),
         ("[1,4294967296]", bad(2, 1, BadId::Value), vec![1, 0]),
         ("[1,-1,1.5]", bad(3, 1, BadId::Value), vec![1, 0, 0]),
         ("[1,null,9,9,9,9]", bad(6, 1, BadId::Null), vec![1, 0, 9, 9, 9, 9]),
@@ -212,9 +213,14 @@ proptest! {
     }
 
     #[test]
-    fn reads_any_ids(values: Vec<u32>, pretty: bool) {
-        let body = if pretty { serde_json::to_string_pretty(&values) } else { serde_json::to_string(&values) };
-        let (read, out) = ids(&body.expect("a list"));
+    fn reads_any_ids(values: Vec<u32>, digits in 1..=10_u32, style in 0..3) {
+        let values: Vec<u32> = values.into_iter().map(|id| (u64::from(id) % 10_u64.pow(digits)) as u32).collect();
+        let body = match style {
+            0 => serde_json::to_string(&values).unwrap(),
+            1 => serde_json::to_string(&values).unwrap().replace(',', ", "),
+            _ => serde_json::to_string_pretty(&values).unwrap(),
+        };
+        let (read, out) = ids(&body);
         prop_assert_eq!(read, Field::Is(Ids { n: values.len(), bad: None }));
         prop_assert_eq!(out, values);
     }
