@@ -15,8 +15,9 @@ use crate::simulate::report::{ArmReport, Report, Setup};
 
 /// Names of traffic that are longer than this are no headline.
 const LONGEST_TITLE: usize = 60;
-/// What this picker does by itself; it and what is not built in is what the reader came for.
-const OWN: &str = "default";
+/// What this picker does by itself, and what it is best started with; they and what is not built in is what the reader came
+/// for.
+const OWN: [&str; 2] = ["default", "balanced"];
 
 /// An arm of the report with how it looks.
 type Shown<'a> = (&'a Arm, &'a ArmReport);
@@ -24,7 +25,7 @@ type Shown<'a> = (&'a Arm, &'a ArmReport);
 /// Draws the report. Equal reports give equal bytes.
 pub fn page(report: &Report) -> String {
     let Report { setup, arms } = report;
-    let of_interest = |name: &str| name == OWN || BUILT_IN.iter().all(|built_in| built_in.name != name);
+    let of_interest = |name: &str| OWN.contains(&name) || BUILT_IN.iter().all(|built_in| built_in.name != name);
     let looks = Arm::all(arms.iter().map(|arm| (arm.name.as_str(), of_interest(&arm.name))));
     let shown: Vec<Shown> = looks.iter().zip(arms).collect();
     let mut document = Document::new(&title(report), &summary(setup, arms.len()));
@@ -72,6 +73,7 @@ fn setup(head: &mut Markup, setup: &Setup) {
     };
     let known =
         format!("every {}, {} late", round_time(setup.scrape_interval_seconds), round_time(setup.scrape_delay_seconds));
+    let prefill = format!("the first {}", grouped(setup.prefill_endpoints));
     let mut facts = vec![
         // Lines may end at its commas.
         ("traffic", setup.traffic.replace(',', ", ")),
@@ -83,6 +85,8 @@ fn setup(head: &mut Markup, setup: &Setup) {
         ("rate_scale", rate),
         ("scrape_interval_seconds", known),
         ("scrape_delay_seconds", String::new()),
+        ("event_delay_seconds", format!("{} late", round_time(setup.event_delay_seconds))),
+        ("prefill_endpoints", if setup.prefill_endpoints > 0 { prefill } else { String::new() }),
         ("engine", setup.engine.name.clone()),
         ("seed", setup.seed.to_string()),
     ];
@@ -115,6 +119,8 @@ fn told(field: &str) -> &str {
         "speeds" => "Speeds, in turns",
         "rate_scale" => "Arrivals",
         "scrape_interval_seconds" => "Load is known",
+        "event_delay_seconds" => "Caches are known",
+        "prefill_endpoints" => "For prefill",
         "engine" => "Engine",
         "seed" => "Seed",
         other => other,
