@@ -1,5 +1,6 @@
 """Fixtures: engines, the picker, Envoy; each test gets its own and all of them end with it."""
 import contextlib
+import os
 
 import pytest
 
@@ -7,7 +8,7 @@ import stand
 
 
 def pytest_addoption(parser):
-    parser.addoption("--epp", required=True, help="the picker's binary")
+    parser.addoption("--epp", required=True, type=os.path.abspath, help="the picker's binary")
 
 
 @pytest.fixture
