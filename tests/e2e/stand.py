@@ -13,15 +13,24 @@ REASON = "x-llm-d-request-dropped-reason"
 given = set()
 
 
-def free_port():
-    """A port that nobody has, never one twice."""
-    for port in random.sample(range(12000, 31000), 500):
-        with contextlib.suppress(OSError), socket.socket() as s:
-            s.bind(("127.0.0.1", port))
-            if port not in given:
-                given.add(port)
-                return port
+def is_free(port):
+    with contextlib.suppress(OSError), socket.socket() as s:
+        s.bind(("127.0.0.1", port))
+        return port not in given
+    return False
+
+
+def free_ports(n):
+    """The first of `n` ports in a row that nobody has, never one twice. Below those that the system gives to clients."""
+    for first in random.sample(range(12000, 31000), 500):
+        if all(is_free(port) for port in range(first, first + n)):
+            given.update(range(first, first + n))
+            return first
     raise OSError("no free port")
+
+
+def free_port():
+    return free_ports(1)
 
 
 def until(condition, seconds=10, what="the condition"):
@@ -100,10 +109,7 @@ class Stand:
 
     def start_engines(self, count, kind="vllm", flags=()):
         """Starts simulated engines in one process; returns their ports."""
-        base = free_port()
-        while any(p in given or not self.is_free(p) for p in range(base + 1, base + count)):
-            base = free_port()
-        given.update(range(base, base + count))
+        base = free_ports(count)
         engines = Process([self.binary, "engine", "--count", count, "--base-port", base, "--kind", kind, *flags], self.dir / f"engines{base}.log")
         self.stack.callback(engines.stop)
         self.engines = engines
@@ -111,13 +117,6 @@ class Stand:
         for port in ports:
             until(listens(port), what=f"engine on {port}")
         return ports
-
-    @staticmethod
-    def is_free(port):
-        with contextlib.suppress(OSError), socket.socket() as s:
-            s.bind(("127.0.0.1", port))
-            return True
-        return False
 
     def start_epp(self, ready=True):
         argv = [self.binary, "--config-file", self.config_path, "--grpc-port", self.grpc_port, "--grpc-health-port", self.health_port, "--metrics-port", self.metrics_port,

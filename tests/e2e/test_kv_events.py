@@ -3,7 +3,7 @@ import itertools, json, time
 
 import msgpack, pytest, zmq
 
-from stand import until
+from stand import free_ports, until
 
 CONFIG = """
 apiVersion: llm-d.ai/v1alpha1
@@ -57,7 +57,7 @@ class Publisher:
 @pytest.fixture
 def heard(start):
     """A picker before two endpoints with a publisher each: the second one's rank is 1, so it publishes one port further."""
-    with_ports = CONFIG.replace("5557", str(port := 42000 + next(fresh) % 1000 * 2))
+    with_ports = CONFIG.replace("5557", str(port := free_ports(2)))
     first, second = Publisher(port), Publisher(port + 1)
     s = start(engines=0, config=with_ports)
     entries = [f"{{name: e{rank}, address: 127.0.0.1, port: {8000 + rank}, rankIndex: {rank}}}" for rank in (0, 1)]
