@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -106,7 +106,9 @@ impl Client {
             match endpoint.connect_with_connector(tower::service_fn(connect)).await {
                 Ok(channel) => channels.push(channel),
                 Err(why) if tokio::time::Instant::now() >= end => {
-                    return Err(why).with_context(|| format!("cannot reach {address}"));
+                    // Those around it say the same again.
+                    let why = anyhow::Error::new(why);
+                    bail!("cannot reach {address}: {}", why.root_cause());
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
