@@ -1,11 +1,11 @@
 //! What a recorder leaves on disk.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use epp_plugin_api::{Candidates, Columns, InferenceRequest, MetricHub, Parsed};
-use tokio::time::Instant;
+use epp_plugin_api::testing::request;
+use epp_plugin_api::{Candidates, Columns, MetricHub, Parsed};
 
 use super::file::{Rotating, before};
 use super::read::Reader;
@@ -42,18 +42,8 @@ fn record(number: u64) -> DecisionRecord {
     DecisionRecord {
         at: Utc(Duration::from_micros(number)),
         request: format!("r{number}"),
-        model: "m".into(),
-        target_model: "m".into(),
-        priority: 0,
-        generation: 1,
         seed: u64::MAX - number,
-        endpoints: 0,
-        candidates: 0,
-        gathered_seconds: None,
-        profiles: Vec::new(),
-        picked: Vec::new(),
-        refused: None,
-        served: OnceLock::new(),
+        ..DecisionRecord::new(&request(b"", Parsed::default()), 1, 0)
     }
 }
 
@@ -68,19 +58,7 @@ fn about() -> Arc<About> {
 }
 
 fn push(tape: &Arc<dyn Tape>, about: &Arc<About>, numbers: std::ops::Range<u64>) {
-    let request = InferenceRequest {
-        id: String::new(),
-        headers: Default::default(),
-        path: String::new(),
-        model: String::new(),
-        target_model: String::new(),
-        fairness_id: "default-flow".into(),
-        priority: 0,
-        body: Default::default(),
-        parsed: Parsed::default(),
-        received: Instant::now(),
-        waited: Duration::ZERO,
-    };
+    let request = request(b"", Parsed::default());
     let (candidates, columns, loads) = (Candidates::default(), Columns::default(), LoadBuffers::default());
     let seen = Seen { request: &request, candidates: &candidates, columns: &columns, loads: &loads };
     let draft = Draft::default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use epp_plugin_api::{
     Charge, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Ledger, MetricHub, Observed, Parsed, Piece,
-    Snapshot, SnapshotRow,
+    Snapshot, SnapshotRow, testing,
 };
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -73,23 +73,12 @@ fn snapshot(rng: &mut fastrand::Rng, n_endpoints: u32) -> Snapshot {
 fn request(rng: &mut fastrand::Rng, number: u32) -> InferenceRequest {
     // Some prompts begin alike.
     let prompt: Vec<u32> = std::iter::repeat_n(rng.u32(..20), 16 * rng.usize(1..8)).collect();
-    InferenceRequest {
-        id: format!("r{number} \"quoted\""),
-        headers: Default::default(),
-        path: "v1/completions".into(),
-        model: "m".into(),
-        target_model: "m".into(),
-        fairness_id: "default-flow".into(),
-        priority: 0,
-        body: Default::default(),
-        parsed: Parsed {
-            pieces: vec![Piece::Ids { at: 0..prompt.len() }],
-            ids: prompt.iter().flat_map(|id| id.to_le_bytes()).collect(),
-            ..Parsed::default()
-        },
-        received: Instant::now(),
-        waited: Duration::ZERO,
-    }
+    let parsed = Parsed {
+        pieces: vec![Piece::Ids { at: 0..prompt.len() }],
+        ids: prompt.iter().flat_map(|id| id.to_le_bytes()).collect(),
+        ..Parsed::default()
+    };
+    InferenceRequest { id: format!("r{number} \"quoted\""), ..testing::request(b"", parsed) }
 }
 
 /// Keeps every line.

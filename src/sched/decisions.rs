@@ -46,32 +46,16 @@ impl Decisions {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
+    use epp_plugin_api::Parsed;
+    use epp_plugin_api::testing::request;
 
     use super::*;
-    use crate::telemetry::utc::Utc;
 
     #[test]
     fn the_oldest_record_goes_when_the_ring_is_full() {
         let decisions = Decisions::default();
-        let record = |seed| {
-            Arc::new(DecisionRecord {
-                at: Utc::now(),
-                request: String::new(),
-                model: String::new(),
-                target_model: String::new(),
-                priority: 0,
-                generation: 1,
-                seed,
-                endpoints: 0,
-                candidates: 0,
-                gathered_seconds: None,
-                profiles: Vec::new(),
-                picked: Vec::new(),
-                refused: None,
-                served: OnceLock::new(),
-            })
-        };
+        let request = request(b"", Parsed::default());
+        let record = |seed| Arc::new(DecisionRecord::new(&request, 1, seed));
         (0..MOST_RECORDS as u64 + 5).for_each(|seed| decisions.push(record(seed)));
         let seeds: Vec<u64> = decisions.last(2).iter().map(|r| r.seed).collect();
         assert_eq!(seeds, [MOST_RECORDS as u64 + 4, MOST_RECORDS as u64 + 3]);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use epp_plugin_api::testing::request;
 use epp_plugin_api::{
     Adapters, Call, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Job, Ledger, MetricHub, Observed, Parsed,
     Piece, Snapshot, SnapshotRow,
@@ -77,23 +78,13 @@ impl Bench {
         calls: &dyn Calls,
     ) -> Result<(Outcome, Arc<DecisionRecord>), Refusal> {
         let now = Instant::now();
-        let request = InferenceRequest {
-            id: "r".into(),
-            headers: Default::default(),
-            path: "v1/completions".into(),
-            model: model.into(),
-            target_model: model.into(),
-            fairness_id: "default-flow".into(),
-            priority: 0,
-            body: Default::default(),
-            parsed: Parsed {
-                pieces: vec![Piece::Ids { at: 0..prompt.len() }],
-                ids: prompt.iter().flat_map(|id| id.to_le_bytes()).collect(),
-                ..Parsed::default()
-            },
-            received: now,
-            waited: std::time::Duration::ZERO,
+        let parsed = Parsed {
+            pieces: vec![Piece::Ids { at: 0..prompt.len() }],
+            ids: prompt.iter().flat_map(|id| id.to_le_bytes()).collect(),
+            ..Parsed::default()
         };
+        let request =
+            InferenceRequest { model: model.into(), target_model: model.into(), received: now, ..request(b"", parsed) };
         let inputs = Inputs {
             board: &|| self.snapshot.load_full(),
             request: &request,
