@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench icount soak overload compare table docs tools build browser
+.PHONY: help demo test check bench icount soak overload compare results table docs tools build browser
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -53,6 +53,12 @@ overload: build ## Three times the requests that the engines take: goodput, wait
 
 compare: build $(STAMP) ## The same arms simulated and over real sockets: writes docs/results/ranking.md; takes a quarter of an hour
 	$(PYTHON) tests/compare/compare.py target/release/epp --out docs/results/ranking.md
+
+TRACES ?=
+
+results: build ## Simulates the traffic of docs/results and writes what is there; TRACES=DIR, see docs/results/README.md
+	@[ -n "$(TRACES)" ] || { echo "expected TRACES=DIR, see docs/results/README.md"; exit 1; }
+	python3 benches/results/results.py target/release/epp $(TRACES)
 
 OTHER ?=
 

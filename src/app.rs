@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use epp_plugin_api::{MetricHub, PluginType, Slots};
 use tokio::net::TcpListener;
@@ -248,6 +248,9 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
 
 /// The text of the config: the file's if there is one.
 fn config_text(settings: &Settings) -> anyhow::Result<String> {
+    if settings.config_file.is_none() && settings.config_text.is_empty() {
+        bail!("expected --config-file, --config-text or --endpoints-file, found none of them");
+    }
     match &settings.config_file {
         Some(path) => std::fs::read_to_string(path)
             .with_context(|| format!("failed to load config from a file '{}'", path.display())),

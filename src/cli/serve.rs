@@ -73,6 +73,10 @@ pub struct Args {
     /// The EndpointPickerConfig itself; not together with --config-file.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub config_text: String,
+    /// The endpoints file of a picker without a config, which then chooses as config/default.yaml does; not together with
+    /// --config-file or --config-text.
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    pub endpoints_file: String,
     /// Allow plugins of stability Alpha.
     #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub allow_experimental_plugins: bool,

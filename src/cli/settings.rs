@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow, bail};
 
 use crate::app::Settings;
 use crate::cli::serve::Args;
+use crate::config::own;
 use crate::config::quantity::parse_size;
 use crate::ext_proc::bodies::BodyLimits;
 use crate::ext_proc::context::Options;
@@ -26,6 +27,10 @@ impl Args {
         if !self.config_file.is_empty() && !self.config_text.is_empty() {
             bail!("--config-file and --config-text cannot both be set");
         }
+        let has_config = !self.config_file.is_empty() || !self.config_text.is_empty();
+        if has_config && !self.endpoints_file.is_empty() {
+            bail!("--endpoints-file is for a picker without a config; a config names the file at its file-discovery");
+        }
         self.check_metrics_files()?;
         let receive = size("grpc-max-recv-msg-size", &self.grpc_max_recv_msg_size)?;
         let send = size("grpc-max-send-msg-size", &self.grpc_max_send_msg_size)?;
@@ -37,7 +42,10 @@ impl Args {
             metrics_port: port("metrics-port", self.metrics_port)?,
             pool_name: if self.pool_name.is_empty() { "epp".into() } else { self.pool_name.clone() },
             config_file: Some(PathBuf::from(&self.config_file)).filter(|p| !p.as_os_str().is_empty()),
-            config_text: self.config_text.clone(),
+            config_text: match self.endpoints_file.as_str() {
+                "" => self.config_text.clone(),
+                path => own::of_endpoints(path),
+            },
             allow_experimental: self.allow_experimental_plugins,
             scrape_interval: self.refresh_metrics_interval,
             gauges_interval: self.refresh_prometheus_metrics_interval,
@@ -223,6 +231,8 @@ mod tests {
             (vec!["--endpoint-selector=app=x"], "endpoint-target-ports"),
             (vec!["--cache-info-metric=x"], "cache-info-metric"),
             (vec!["--config-file=a", "--config-text=b"], "config-text"),
+            (vec!["--config-file=a", "--endpoints-file=b"], "endpoints-file"),
+            (vec!["--config-text=a", "--endpoints-file=b"], "endpoints-file"),
         ] {
             let text = format!("{:#}", lower(&flags).unwrap_err());
             assert!(text.contains(name), "{flags:?}: {text}");

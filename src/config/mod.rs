@@ -13,6 +13,7 @@ mod flow;
 mod instances;
 mod mistake;
 pub mod near;
+pub mod own;
 pub mod plan;
 mod profiles;
 pub mod quantity;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::own;
+
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
@@ -32,8 +34,10 @@ pub enum Rule {
     ConsistentHash,
     /// The one with fewer requests in flight of two that are drawn.
     PowerOfTwo,
-    /// Knows the state of the engines and the traffic that is still to come, and takes what costs least.
+    /// Knows the engines as they are and how long the answer will be, and takes what costs least.
     Oracle,
+    /// The oracle that knows all that is still to come, too.
+    Foresight,
 }
 
 /// An arm that is there without a config of the user.
@@ -51,7 +55,7 @@ enum Given {
     Config(&'static str),
 }
 
-/// The same scorers and weights as the built-in default of llm-d's picker.
+/// What llm-d's picker does by default.
 const GO_DEFAULT: &str = "\
 plugins:
 - {type: queue-scorer}
@@ -84,15 +88,16 @@ schedulingProfiles:
   - {pluginRef: max-score-picker}
 ";
 
-/// The sample config to start with.
-const BALANCED: &str = include_str!("../../config/balanced.yaml");
-
 /// The sample config that goes by what engines tell of their caches.
 const PRECISE: &str = include_str!("../../config/precise-prefix.yaml");
 
 /// Every built-in arm.
 pub const BUILT_IN: [BuiltIn; 11] = [
-    BuiltIn { name: "default", about: "what this picker does with an empty config", way: Given::Config("") },
+    BuiltIn {
+        name: "default",
+        about: "what this picker does unless told: cached prefixes, requests and tokens in flight, load of late",
+        way: Given::Config(own::TEXT),
+    },
     BuiltIn {
         name: "go-default",
         about: "the default config of llm-d's picker, run by this one",
@@ -102,11 +107,6 @@ pub const BUILT_IN: [BuiltIn; 11] = [
         name: "go-burst",
         about: "the burst profile of llm-d's RL integration, run by this one",
         way: Given::Config(GO_BURST),
-    },
-    BuiltIn {
-        name: "balanced",
-        about: "config/balanced.yaml: cached prefixes, requests and tokens in flight",
-        way: Given::Config(BALANCED),
     },
     BuiltIn {
         name: "precise",
@@ -128,8 +128,13 @@ pub const BUILT_IN: [BuiltIn; 11] = [
     BuiltIn { name: "power-of-two", about: "the less busy of two that are drawn", way: Given::Rule(Rule::PowerOfTwo) },
     BuiltIn {
         name: "oracle",
-        about: "knows the engines and all that is still to come: the least cost by waiting, computing and pushing out",
+        about: "knows the engines as they are and the length of answers: the least cost by waiting and computing",
         way: Given::Rule(Rule::Oracle),
+    },
+    BuiltIn {
+        name: "foresight",
+        about: "the oracle that also knows all that is still to come, and what is pushed out before it is wanted",
+        way: Given::Rule(Rule::Foresight),
     },
 ];
 

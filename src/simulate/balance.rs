@@ -39,10 +39,14 @@ pub(super) struct Known<'a> {
 }
 
 impl Balance {
-    /// A rule for a stage. The oracle looks at all of its traffic.
+    /// A rule for a stage. With foresight it looks at all of its traffic.
     pub fn of(rule: Rule, stage: &Stage<'_>) -> Self {
-        let oracle = (rule == Rule::Oracle).then(|| Oracle::new(stage).into());
-        Self { oracle, ..Self::new(rule, stage.engines.len(), stage.seed) }
+        let oracle = match rule {
+            Rule::Oracle => Some(Oracle::of_now(stage)),
+            Rule::Foresight => Some(Oracle::of_all_time(stage)),
+            _ => None,
+        };
+        Self { oracle: oracle.map(Box::new), ..Self::new(rule, stage.engines.len(), stage.seed) }
     }
 
     fn new(rule: Rule, n_endpoints: usize, seed: u64) -> Self {
@@ -82,7 +86,9 @@ impl Balance {
                 let (a, b) = (any(&mut self.rng)?, any(&mut self.rng)?);
                 Some(if pool.in_flight[b] < pool.in_flight[a] { b } else { a })
             }
-            Rule::Oracle => self.oracle.as_mut()?.choose(known.number, &(known.names)(), pool, known.now),
+            Rule::Oracle | Rule::Foresight => {
+                self.oracle.as_mut()?.choose(known.number, &(known.names)(), pool, known.now)
+            }
         }
     }
 

@@ -1,9 +1,10 @@
-//! The arm that knows everything: the true state of the engines, and the whole of the traffic that is still to come.
+//! The arms that know everything: the true state of the engines and how long answers will be, and with foresight the
+//! whole of the traffic that is still to come.
 //!
 //! Each request goes where it costs least. The cost is in seconds: its own wait and the computing of what is not cached,
 //! the wait that this is for others, the reading of its context in the steps of others and of theirs in its own, and, at
-//! a multiple, the computing of what is pushed out of the cache before it is wanted. What is in flight over time is kept
-//! even by a cost of its own.
+//! a multiple, the computing that caches save, with foresight also what is pushed out of them before it is wanted. What is
+//! in flight over time is kept even by a cost of its own.
 //!
 //! It is no bound: it takes one request after the other, guesses when followers will come and how fast caches are
 //! overwritten, and never goes back.
@@ -53,7 +54,7 @@ struct Ahead {
     /// About when it comes, in seconds.
     at: f64,
     output_tokens: f64,
-    /// Where its parts are.
+    /// Where its parts are; none, where nobody looked.
     parts: (u32, u32),
 }
 
@@ -107,18 +108,23 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// Looks at all of the traffic.
-    pub fn new(stage: &Stage<'_>) -> Self {
+    /// Knows of what is to come only how long the answers will be.
+    pub fn of_now(stage: &Stage<'_>) -> Self {
         let jobs = &stage.traffic.jobs;
         let times = about_when(stage).into_iter().zip(jobs);
         let ahead = |(at, job): (f64, &Job)| Ahead { at, output_tokens: job.output_tokens.into(), parts: (0, 0) };
-        let mut oracle = Self {
+        Self {
             ahead: times.map(ahead).collect(),
             parts: Vec::new(),
             came: vec![false; jobs.len()],
             caches: vec![Cache::default(); stage.engines.len()],
             sent: HashMap::default(),
-        };
+        }
+    }
+
+    /// Looks at all of the traffic.
+    pub fn of_all_time(stage: &Stage<'_>) -> Self {
+        let mut oracle = Self::of_now(stage);
         oracle.look_ahead(stage);
         oracle
     }

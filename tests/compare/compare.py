@@ -14,15 +14,20 @@ from stand import Stand, until
 ENDPOINTS = 4
 MAY_DIFFER = 0.1
 LEAST_RANK = 0.9
-ALL = ["default", "in-flight", "balanced", "go-burst", "prefix", "load", "random", "session"]
+ALL = ["default", "go-default", "in-flight", "go-burst", "prefix", "load", "random", "session"]
 # Where a request has no session, or a trajectory's turns find their prefix anyway, the arm `session` is the arm `load`.
 SETS = {
-    "generator": {"trace": "generator.json", "arms": ["balanced", "in-flight", "load"], "by": "ttft", "ranked": False, "envoy": ["balanced"]},
+    "generator": {"trace": "generator.json", "arms": ["default", "in-flight", "load"], "by": "ttft", "ranked": False, "envoy": ["default"]},
     "mooncake": {"trace": "mooncake.jsonl", "arms": ALL[:-1], "by": "ttft", "ranked": True, "envoy": []},
     "weka": {"trace": "weka", "arms": ALL, "by": "ttft", "ranked": True, "envoy": []},
     "rollouts": {"trace": "rollouts.jsonl", "arms": ALL[:-1], "by": "e2e", "ranked": True, "envoy": []},
 }
 SAID = {"ttft": "mean time to the first token", "e2e": "mean time to the end of an answer"}
+
+
+def config(arm):
+    """The file of an arm's config."""
+    return HERE.parents[1] / "config" / "default.yaml" if arm == "default" else HERE / "arms" / f"{arm}.yaml"
 
 
 def simulated(epp, name, arms, seeds):
@@ -31,7 +36,7 @@ def simulated(epp, name, arms, seeds):
     for seed in range(1, seeds + 1):
         argv = [epp, "simulate", "--trace", HERE / "sets" / SETS[name]["trace"], "--engine", HERE / "sets" / f"{name}.yaml", "--endpoints", ENDPOINTS, "--seed", seed, "--json", "-"]
         for arm in arms:
-            argv += ["--arm", f"{arm}={HERE / 'arms' / arm}.yaml"]
+            argv += ["--arm", f"{arm}={config(arm)}"]
         for arm in json.loads(subprocess.run([str(a) for a in argv], check=True, capture_output=True, text=True).stdout)["arms"]:
             assert not arm["failures"], arm["failures"]
             out[arm["name"]].append({"ttft": arm["ttft_seconds"]["mean"], "e2e": arm["e2e_seconds"]["mean"], "seconds": arm["makespan_seconds"],
@@ -43,9 +48,9 @@ def real(epp, name, arm, envoy):
     """The figures of one run over real sockets."""
     with tempfile.TemporaryDirectory() as tmp:
         tmp = pathlib.Path(tmp)
-        config = (HERE / "arms" / f"{arm}.yaml").read_text()
+        text = config(arm).read_text().replace("endpoints.yaml", "ENDPOINTS")
         flags = ("--allow-experimental-plugins",)
-        with Stand(epp, tmp, engines=ENDPOINTS, config=config, flags=flags, engine_flags=("--engine", HERE / "sets" / f"{name}.yaml"), mode="lean" if envoy else None) as s:
+        with Stand(epp, tmp, engines=ENDPOINTS, config=text, flags=flags, engine_flags=("--engine", HERE / "sets" / f"{name}.yaml"), mode="lean" if envoy else None) as s:
             until(lambda: all((e["last"] or {}).get("waiting") is not None for e in json.loads(s.get("/debug/endpoints")[1])["endpoints"]), what="a scrape of every engine")
             target = ["--target", f"http://127.0.0.1:{s.proxy_port}"] if envoy else ["--target", f"127.0.0.1:{s.grpc_port}", "--dispatch"]
             argv = [epp, "bench", *target, "--trace", HERE / "sets" / SETS[name]["trace"], "--warm-up", 0, "--json", tmp / "out.json"]

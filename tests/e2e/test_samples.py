@@ -1,5 +1,5 @@
 """The sample configs do what their comments promise."""
-import contextlib
+import contextlib, json
 
 import pytest, yaml
 
@@ -38,6 +38,19 @@ def test_every_sample_serves(sample, name):
     path, body = next((request for parser, request in REQUESTS.items() if parser in (ROOT / "config" / f"{name}.yaml").read_text()), ("/v1/completions", LONG))
     address = s.pick(body, path)
     assert address in (["127.0.0.1:8000"] if name == "data-parallel" else engines)
+
+
+def test_without_a_config_the_endpoints_file_is_enough(start):
+    s = start(engines=2)
+    s.epp.stop()
+    s.flags = ("--config-file=", f"--endpoints-file={s.endpoints_path}")
+    s.start_epp()
+    assert s.pick(LONG) in {f"127.0.0.1:{port}" for port in s.engine_ports}
+    [profile] = s.decisions(1)[0]["profiles"]
+    default = yaml.safe_load((ROOT / "config" / "default.yaml").read_text())["schedulingProfiles"][0]["plugins"]
+    assert {scorer["plugin"] for scorer in profile["scorers"]} == {plugin["pluginRef"] for plugin in default}
+    s.write_endpoints(s.engine_ports[:1])
+    until(lambda: len(json.loads(s.get("/debug/endpoints")[1])["endpoints"]) == 1, what="the file to be followed")
 
 
 @pytest.mark.parametrize("name", ["prefill-decode", "prefill-decode-topology"])

@@ -69,6 +69,23 @@ impl Attribute for InFlight {
     });
 }
 
+/// How many requests an endpoint had in flight in the mean, of late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecentLoad {
+    /// In thousandths of a request.
+    pub milli_requests: u32,
+}
+
+impl Attribute for RecentLoad {
+    const NAME: &'static str = "RecentLoadDataKey";
+    const DEFAULT_PRODUCER: Option<&'static str> = Some("recent-load-producer");
+    const RECORDED: Option<Recorded<Self>> = Some(Recorded {
+        write: |load, out| push_numbers([load.milli_requests.into()], out),
+        read: |word| numbers(word).and_then(|[n]| Some(Self { milli_requests: u32::try_from(n).ok()? })),
+        same: PartialEq::eq,
+    });
+}
+
 /// How many tokens of the request's prompt an endpoint would have to compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UncachedTokens(pub i64);

@@ -24,11 +24,6 @@ fn golden(name: &str) {
 }
 
 #[test]
-fn balanced() {
-    golden("balanced");
-}
-
-#[test]
 fn context_length() {
     golden("context-length");
 }
@@ -36,6 +31,11 @@ fn context_length() {
 #[test]
 fn data_parallel() {
     golden("data-parallel");
+}
+
+#[test]
+fn default() {
+    golden("default");
 }
 
 #[test]
@@ -138,9 +138,9 @@ fn every_sample_is_tested() {
     assert_eq!(
         names,
         [
-            "balanced.yaml",
             "context-length.yaml",
             "data-parallel.yaml",
+            "default.yaml",
             "demo.yaml",
             "flow-control.yaml",
             "load-balancing.yaml",

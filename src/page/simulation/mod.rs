@@ -15,9 +15,8 @@ use crate::simulate::report::{ArmReport, Report, Setup};
 
 /// Names of traffic that are longer than this are no headline.
 const LONGEST_TITLE: usize = 60;
-/// What this picker does by itself, and what it is best started with; they and what is not built in is what the reader came
-/// for.
-const OWN: [&str; 2] = ["default", "balanced"];
+/// What this picker does by itself; that and what is not built in is what the reader came for.
+const OWN: &str = "default";
 
 /// An arm of the report with how it looks.
 type Shown<'a> = (&'a Arm, &'a ArmReport);
@@ -25,7 +24,7 @@ type Shown<'a> = (&'a Arm, &'a ArmReport);
 /// Draws the report. Equal reports give equal bytes.
 pub fn page(report: &Report) -> String {
     let Report { setup, arms } = report;
-    let of_interest = |name: &str| OWN.contains(&name) || BUILT_IN.iter().all(|built_in| built_in.name != name);
+    let of_interest = |name: &str| name == OWN || BUILT_IN.iter().all(|built_in| built_in.name != name);
     let looks = Arm::all(arms.iter().map(|arm| (arm.name.as_str(), of_interest(&arm.name))));
     let shown: Vec<Shown> = looks.iter().zip(arms).collect();
     let mut document = Document::new(&title(report), &summary(setup, arms.len()));

@@ -81,7 +81,7 @@ async fn plugins_may_be_declared_in_any_order() {
 async fn mistakes_about_the_config_name_the_flags() {
     for (given, words) in [
         (&["--config-file=a", "--config-text=b"][..], &["--config-file", "--config-text"][..]),
-        (&[], &["discovery"]),
+        (&[], &["--config-file", "--endpoints-file"]),
         (&["--config-file=/"], &["'/'"]),
         (&["--config-file=/nowhere/at/all"], &["/nowhere/at/all"]),
     ] {

@@ -10,7 +10,7 @@ use epp_plugin_api::{
     Producer, ProfileRun, Runs, Snapshot,
 };
 use epp_plugins::attributes::{
-    EncoderMatch, InFlight, LatencyPrediction, PrefixMatch, SessionId, Topology, UncachedTokens,
+    EncoderMatch, InFlight, LatencyPrediction, PrefixMatch, RecentLoad, SessionId, Topology, UncachedTokens,
 };
 use epp_plugins::parsers::openai::OpenAi;
 use epp_plugins::registry::find;
@@ -77,6 +77,7 @@ impl Stand {
         *self.columns.write_request(session) = SessionId("s-7".into());
         self.column("inflight-load-producer", |i| InFlight { requests: i % 7, tokens: i % 7 * 500 });
         self.column("inflight-load-producer", |i| UncachedTokens(i % 2000));
+        self.column("recent-load-producer", |i| RecentLoad { milli_requests: i as u32 % 7000 });
         self.column("approx-prefix-cache-producer", |i| {
             let blocks = i as u32 % 32;
             PrefixMatch {

@@ -14,6 +14,7 @@ pub mod precise;
 pub mod predicted_latency;
 mod prefix_metrics;
 mod ratios;
+pub mod recent_load;
 pub mod session_id;
 pub mod token;
 pub mod topology;

@@ -12,6 +12,7 @@ pub mod multicluster;
 pub mod no_hit_lru;
 pub mod prefix_cache;
 pub mod queue;
+pub mod recent_load;
 mod relative;
 pub mod running_requests;
 pub mod session_affinity;
