@@ -51,11 +51,8 @@ impl BlockPool {
     /// How many blocks at the beginning of `hashes` are known.
     pub(super) fn known(&self, hashes: &[u64]) -> usize {
         let mut known = 0;
-        while let Some((run, alike)) = self.runs.find(&hashes[known..]) {
+        while let Some((_, alike)) = self.runs.find(&hashes[known..]) {
             known += alike;
-            if alike < self.runs.len(run) {
-                break;
-            }
         }
         known
     }

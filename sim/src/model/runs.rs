@@ -45,11 +45,6 @@ impl Runs {
         Some((id, pairs.take_while(|(known, asked)| known == asked).count()))
     }
 
-    /// How many blocks a run has.
-    pub(super) fn len(&self, id: RunId) -> usize {
-        self.run(id).blocks.len()
-    }
-
     /// The run that ends where this one begins.
     pub(super) fn parent(&self, id: RunId) -> Option<RunId> {
         self.run(id).parent
@@ -123,8 +118,8 @@ impl Runs {
         n_blocks
     }
 
-    /// Forgets the last block of the idle run that stands first. Runs behind that one were given back before it or with
-    /// it, so there is none any more.
+    /// Forgets the last block of the idle run that stands first, and returns it. No run follows that one: it would stand
+    /// before it.
     pub(super) fn pop_oldest(&mut self) -> Option<u64> {
         let id = self.oldest?;
         let run = self.run_mut(id);
@@ -206,7 +201,7 @@ mod tests {
         let prompt = runs.add(None, &[1, 2, 3]);
         assert_eq!(runs.add(Some(prompt), &[4]), prompt);
         assert_eq!(runs.add(Some(prompt), &[5]), prompt);
-        assert_eq!((n_runs(&runs), runs.len(prompt)), (1, 5));
+        assert_eq!((n_runs(&runs), runs.run(prompt).blocks.len()), (1, 5));
         assert_eq!(runs.find(&[1, 2, 3, 4, 6]), Some((prompt, 4)));
         assert_eq!(runs.find(&[2]), None);
     }
