@@ -6,7 +6,7 @@ use std::time::Duration;
 use epp_trace::prompt::{PromptRef, Rows};
 use epp_trace::record::Since;
 use epp_trace::reuse::Seen;
-use epp_trace::trace::Trace;
+use epp_trace::trace::{Prompts, Trace};
 
 use super::rollout::Rollouts;
 
@@ -29,7 +29,8 @@ pub struct Traffic {
     pub(super) pause: Duration,
     /// Prompt tokens that a cache which forgets nothing within a step would have.
     pub(super) reusable_tokens: u64,
-    trace: Option<Trace>,
+    /// What the requests of the trace ask.
+    prompts: Option<Prompts>,
 }
 
 /// One request.
@@ -57,7 +58,8 @@ pub(super) struct Job {
 enum Asks {
     /// What the request of the trace at this place asks.
     Traced(u32),
-    Rows(Rows),
+    /// So many tokens of the row of its group, and then those of the row of its trajectory.
+    Rows { shared: u32 },
 }
 
 impl Traffic {
@@ -68,6 +70,7 @@ impl Traffic {
     pub fn of_trace(trace: Trace, rate: f64, limit: usize) -> Result<Self, String> {
         let scale = |time: Duration| Duration::from_secs_f64((time.as_secs_f64() / rate).min(1e9));
         let mut traffic = Self::empty();
+        traffic.jobs.reserve_exact(trace.requests.len().min(limit));
         let mut models = HashMap::new();
         // Samples of one request are requests of their own, so places differ from those in the trace.
         let mut place = Vec::new();
@@ -107,7 +110,7 @@ impl Traffic {
             place.push(traffic.jobs.len() as u32);
             traffic.jobs.extend(std::iter::repeat_n(job, request.samples.max(1) as usize));
         }
-        traffic.trace = Some(trace);
+        traffic.prompts = Some(trace.into_prompts());
         traffic.count_reusable();
         Ok(traffic)
     }
@@ -148,7 +151,6 @@ impl Traffic {
                 after.1 = 1;
             }
             let tokens = shared.saturating_add(own);
-            let rows = Rows { seed: 1 + u64::from(group), shared, own: TRAJECTORY + u64::from(session), tokens };
             self.jobs.push(Job {
                 arrival: Duration::ZERO,
                 prompt_tokens: tokens,
@@ -160,7 +162,7 @@ impl Traffic {
                 gap: if turn > 0 { of.tool_time(rng) } else { Duration::ZERO },
                 since: Since::End,
                 after,
-                asks: Asks::Rows(rows),
+                asks: Asks::Rows { shared },
             });
             own = own.saturating_add(output_tokens).saturating_add(of.tool);
         }
@@ -174,7 +176,7 @@ impl Traffic {
             n_steps: 1,
             pause: Duration::ZERO,
             reusable_tokens: 0,
-            trace: None,
+            prompts: None,
         }
     }
 
@@ -218,10 +220,14 @@ impl Traffic {
     }
 
     fn prompt(&self, job: &Job) -> PromptRef<'_> {
-        match (job.asks, &self.trace) {
-            (Asks::Rows(rows), _) => PromptRef::Rows(rows),
-            (Asks::Traced(at), Some(trace)) => trace.prompt(&trace.requests[at as usize]),
+        match (job.asks, &self.prompts) {
+            (Asks::Traced(at), Some(prompts)) => prompts.at(at as usize),
             (Asks::Traced(_), None) => PromptRef::Unknown,
+            (Asks::Rows { shared }, _) => {
+                let [group, session] = [job.group, job.session].map(|number| u64::from(number.unwrap_or_default()));
+                let (seed, own) = (1 + group, TRAJECTORY + session);
+                PromptRef::Rows(Rows { seed, shared, own, tokens: job.prompt_tokens })
+            }
         }
     }
 

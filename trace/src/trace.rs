@@ -19,12 +19,16 @@ pub struct Trace {
     /// Requests that came before the one that stands before them, in a format that has them in order.
     pub n_out_of_order: u64,
     pub n_sessions: u32,
-    runs: Vec<Run>,
-    ids: Vec<u32>,
-    text: Vec<u8>,
+    kept: Kept,
     after: Vec<u32>,
-    paths: Vec<Arc<str>>,
     who: Vec<Who>,
+}
+
+/// What the requests of a trace ask, without all else that is known of them.
+#[derive(Debug)]
+pub struct Prompts {
+    stored: Vec<Stored>,
+    kept: Kept,
 }
 
 /// One request of a trace. What it asks and what it waits for the trace keeps.
@@ -58,6 +62,16 @@ struct Span {
     len: u32,
 }
 
+/// What prompts are made of.
+#[derive(Debug, Default)]
+struct Kept {
+    runs: Vec<Run>,
+    ids: Vec<u32>,
+    text: Vec<u8>,
+    paths: Vec<Arc<str>>,
+}
+
+/// A prompt, by its place in what is kept.
 #[derive(Clone, Copy, Debug)]
 enum Stored {
     Unknown,
@@ -105,19 +119,12 @@ impl Trace {
 
     /// What a request of this trace asks.
     pub fn prompt(&self, request: &Request) -> PromptRef<'_> {
-        match request.prompt {
-            Stored::Unknown => PromptRef::Unknown,
-            Stored::Blocks { runs, block_tokens, tokens } => {
-                PromptRef::Blocks { runs: part(&self.runs, runs), block_tokens, tokens }
-            }
-            Stored::Rows(rows) => PromptRef::Rows(rows),
-            Stored::Ids(ids) => PromptRef::Ids(part(&self.ids, ids)),
-            Stored::Text { path, body, skip, len } => {
-                let body = part(&self.text, body);
-                let prompt = body.get(skip as usize..(skip + len) as usize).unwrap_or_default();
-                PromptRef::Text { path: &self.paths[path as usize], body, prompt }
-            }
-        }
+        self.kept.prompt(request.prompt)
+    }
+
+    /// Keeps what the requests ask, and gives up all else.
+    pub fn into_prompts(self) -> Prompts {
+        Prompts { stored: self.requests.iter().map(|request| request.prompt).collect(), kept: self.kept }
     }
 
     /// The requests that a turn cannot do without, as places in [`requests`](Self::requests), all before its own.
@@ -143,6 +150,31 @@ impl Trace {
     /// From the first arrival to the last.
     pub fn duration(&self) -> Duration {
         self.requests.last().map_or(Duration::ZERO, |last| last.arrival)
+    }
+}
+
+impl Prompts {
+    /// What the request at this place of the trace asks; unknown if there is none.
+    pub fn at(&self, place: usize) -> PromptRef<'_> {
+        self.stored.get(place).map_or(PromptRef::Unknown, |stored| self.kept.prompt(*stored))
+    }
+}
+
+impl Kept {
+    fn prompt(&self, stored: Stored) -> PromptRef<'_> {
+        match stored {
+            Stored::Unknown => PromptRef::Unknown,
+            Stored::Blocks { runs, block_tokens, tokens } => {
+                PromptRef::Blocks { runs: part(&self.runs, runs), block_tokens, tokens }
+            }
+            Stored::Rows(rows) => PromptRef::Rows(rows),
+            Stored::Ids(ids) => PromptRef::Ids(part(&self.ids, ids)),
+            Stored::Text { path, body, skip, len } => {
+                let body = part(&self.text, body);
+                let prompt = body.get(skip as usize..(skip + len) as usize).unwrap_or_default();
+                PromptRef::Text { path: &self.paths[path as usize], body, prompt }
+            }
+        }
     }
 }
 
@@ -172,11 +204,8 @@ impl Builder {
             skipped: Skipped::default(),
             n_out_of_order: 0,
             n_sessions: 0,
-            runs: Vec::new(),
-            ids: Vec::new(),
-            text: Vec::new(),
+            kept: Kept::default(),
             after: Vec::new(),
-            paths: Vec::new(),
             who: Vec::new(),
         };
         Self { trace, whos: HashMap::new(), paths: HashMap::new(), latest: Duration::ZERO }
@@ -204,7 +233,7 @@ impl Builder {
                 after: keep(&mut trace.after, &turn.after),
             }
         });
-        let prompt = trace.keep_prompt(&record.prompt, &mut self.paths);
+        let prompt = trace.kept.keep(&record.prompt, &mut self.paths);
         let who = match self.whos.get(&record.who) {
             Some(who) => *who,
             None => {
@@ -237,8 +266,8 @@ impl Builder {
     }
 }
 
-impl Trace {
-    fn keep_prompt(&mut self, prompt: &Prompt, paths: &mut HashMap<Arc<str>, u32>) -> Stored {
+impl Kept {
+    fn keep(&mut self, prompt: &Prompt, paths: &mut HashMap<Arc<str>, u32>) -> Stored {
         match prompt {
             Prompt::Unknown => Stored::Unknown,
             Prompt::Blocks { runs, block_tokens, tokens } => {

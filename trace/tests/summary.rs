@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use epp_trace::bad::{Error, OnBad};
 use epp_trace::format::Format;
+use epp_trace::prompt::PromptRef;
 use epp_trace::reader::Reader;
 use epp_trace::summary::Summary;
 use epp_trace::trace::Trace;
@@ -32,6 +33,16 @@ fn requests_are_in_the_order_of_their_arrival_and_begin_at_0() {
     let arrivals: Vec<u64> = trace.requests.iter().map(|request| request.arrival.as_secs()).collect();
     assert_eq!((arrivals.as_slice(), trace.n_out_of_order), (&[0, 3, 7][..], 1));
     assert_eq!(trace.prompt(&trace.requests[0]).blocks().collect::<Vec<_>>(), [(2, 512)]);
+}
+
+#[test]
+fn prompts_are_the_same_without_their_trace() {
+    let trace = read(&[line(5000, &[1, 2]), line(2000, &[2]), line(9000, &[3])].concat(), OnBad::Stop).unwrap();
+    let tokens: Vec<_> = trace.requests.iter().map(|request| trace.prompt(request).tokens()).collect();
+    let prompts = trace.into_prompts();
+    assert_eq!((0..3).map(|place| prompts.at(place).tokens()).collect::<Vec<_>>(), tokens);
+    assert_eq!(prompts.at(1).blocks().collect::<Vec<_>>(), [(1, 512), (2, 512)]);
+    assert_eq!(prompts.at(3), PromptRef::Unknown);
 }
 
 #[test]

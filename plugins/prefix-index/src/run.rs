@@ -77,6 +77,10 @@ impl Run {
         let rank = self.set.rank(slot);
         if held == 0 {
             self.set.insert(slot);
+            if self.holds.is_empty() {
+                // Most runs never have another holder.
+                self.holds.reserve_exact(1);
+            }
             self.holds.insert(rank, Hold { stamp, entry: NONE });
             return Was { held, entry: NONE };
         }

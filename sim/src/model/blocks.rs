@@ -1,35 +1,21 @@
 //! Holds the engine's KV blocks: which are in use, which are kept for a later prompt, which one goes first.
 
-use std::collections::{BTreeSet, HashMap};
-
-use foldhash::fast::FixedState;
-
 use super::cache::CacheChange;
-
-/// A place in the pool's list of named blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct BlockId(u32);
-
-#[derive(Debug)]
-struct Node {
-    hash: u64,
-    parent: Option<BlockId>,
-    children: u32,
-    holders: u32,
-    released: u64,
-}
+use super::runs::{RunId, Runs};
 
 /// What a sequence holds: named blocks from the first on, then blocks that are not full yet or not computed yet.
 #[derive(Debug, Default)]
 pub(super) struct Holding {
-    path: Vec<BlockId>,
+    /// The run that the named ones end with. Those before are its parents.
+    tail: Option<RunId>,
+    named: usize,
     loose: usize,
 }
 
 impl Holding {
     /// How many blocks are held.
     pub(super) fn blocks(&self) -> usize {
-        self.path.len() + self.loose
+        self.named + self.loose
     }
 }
 
@@ -38,13 +24,10 @@ impl Holding {
 #[derive(Debug)]
 pub(super) struct BlockPool {
     capacity: usize,
-    nodes: Vec<Node>,
-    unused: Vec<BlockId>,
-    by_hash: HashMap<u64, BlockId, FixedState>,
-    idle_leaves: BTreeSet<(u64, BlockId)>,
+    runs: Runs,
+    named: usize,
     held: usize,
     loose: usize,
-    releases: u64,
     /// What changed, if somebody wants to know.
     changes: Option<Vec<CacheChange>>,
 }
@@ -52,17 +35,7 @@ pub(super) struct BlockPool {
 impl BlockPool {
     /// Makes an empty pool.
     pub(super) fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            nodes: Vec::new(),
-            unused: Vec::new(),
-            by_hash: HashMap::default(),
-            idle_leaves: BTreeSet::new(),
-            held: 0,
-            loose: 0,
-            releases: 0,
-            changes: None,
-        }
+        Self { capacity, runs: Runs::default(), named: 0, held: 0, loose: 0, changes: None }
     }
 
     /// How many blocks some sequence holds.
@@ -72,19 +45,23 @@ impl BlockPool {
 
     /// How many named blocks are there, held or not.
     pub(super) fn named(&self) -> usize {
-        self.by_hash.len()
+        self.named
     }
 
     /// How many blocks at the beginning of `hashes` are known.
     pub(super) fn known(&self, hashes: &[u64]) -> usize {
-        hashes.iter().take_while(|hash| self.by_hash.contains_key(hash)).count()
+        let mut known = 0;
+        while let Some((_, alike)) = self.runs.find(&hashes[known..]) {
+            known += alike;
+        }
+        known
     }
 
     /// Holds the longest known prefix of `hashes`.
     pub(super) fn hold_prefix(&mut self, hashes: &[u64]) -> Holding {
-        let path: Vec<BlockId> = hashes.iter().map_while(|hash| self.by_hash.get(hash).copied()).collect();
-        path.iter().for_each(|&id| self.hold(id));
-        Holding { path, loose: 0 }
+        let mut holding = Holding::default();
+        self.hold_known(&mut holding, hashes);
+        holding
     }
 
     /// Adds `more` unnamed blocks to a holding, evicting as needed; takes none and says no if there is no room for all.
@@ -93,7 +70,7 @@ impl BlockPool {
         if self.used() + more > self.capacity {
             return false;
         }
-        while self.named() + self.loose + more > self.capacity {
+        while self.named + self.loose + more > self.capacity {
             self.evict();
         }
         self.loose += more;
@@ -104,41 +81,29 @@ impl BlockPool {
     /// Names the blocks of a holding that are full now; `hashes` are the names of all its full blocks from the first.
     /// Returns how many of them were known; all after these were not.
     pub(super) fn name_full(&mut self, holding: &mut Holding, hashes: &[u64]) -> usize {
-        let mut known_before = hashes.len();
-        for &hash in hashes.get(holding.path.len()..).unwrap_or_default() {
-            holding.loose = holding.loose.checked_sub(1).expect("a full block is held before it is named");
-            self.loose -= 1;
-            let id = match self.by_hash.get(&hash) {
-                Some(&known) => {
-                    self.hold(known);
-                    known
-                }
-                None => {
-                    known_before = known_before.min(holding.path.len());
-                    self.insert(hash, holding.path.last().copied())
-                }
-            };
-            holding.path.push(id);
+        let full = hashes.len().saturating_sub(holding.named);
+        holding.loose = holding.loose.checked_sub(full).expect("a full block is held before it is named");
+        self.loose -= full;
+        self.hold_known(holding, hashes);
+        let known = holding.named.min(hashes.len());
+        let new = &hashes[known..];
+        if !new.is_empty() {
+            holding.tail = Some(self.runs.add(holding.tail, new));
+            holding.named = hashes.len();
+            self.named += new.len();
+            self.held += new.len();
         }
-        known_before
+        known
     }
 
     /// Gives all blocks of a holding back; the named ones stay known.
     pub(super) fn release(&mut self, holding: &mut Holding) {
-        self.releases += 1;
-        self.loose -= std::mem::take(&mut holding.loose);
-        while let Some(id) = holding.path.pop() {
-            let releases = self.releases;
-            let node = self.node(id);
-            node.holders -= 1;
-            node.released = releases;
-            let (idle, leaf) = (node.holders == 0, node.children == 0);
-            if idle {
-                self.held -= 1;
-                if leaf {
-                    self.idle_leaves.insert((releases, id));
-                }
-            }
+        let Holding { tail, loose, .. } = std::mem::take(holding);
+        self.loose -= loose;
+        let mut next = tail;
+        while let Some(run) = next {
+            next = self.runs.parent(run);
+            self.held -= self.runs.let_go(run);
         }
     }
 
@@ -147,10 +112,8 @@ impl BlockPool {
         if self.used() > 0 {
             return false;
         }
-        self.nodes.clear();
-        self.unused.clear();
-        self.by_hash.clear();
-        self.idle_leaves.clear();
+        self.runs = Runs::default();
+        self.named = 0;
         self.tell(CacheChange::Cleared);
         true
     }
@@ -172,67 +135,33 @@ impl BlockPool {
 
     /// Remembers a change, if changes are.
     pub(super) fn tell(&mut self, change: CacheChange) {
-        let Some(changes) = &mut self.changes else { return };
-        match (changes.last_mut(), change) {
-            (Some(CacheChange::Removed { blocks }), CacheChange::Removed { blocks: more }) => blocks.extend(more),
-            (_, change) => changes.push(change),
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
         }
     }
 
     /// How many blocks can be taken without evicting one.
     pub(super) fn room(&self) -> usize {
-        self.capacity - self.named() - self.loose
+        self.capacity - self.named - self.loose
     }
 
-    fn node(&mut self, id: BlockId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
-    }
-
-    fn hold(&mut self, id: BlockId) {
-        let node = self.node(id);
-        node.holders += 1;
-        let (first, released) = (node.holders == 1, node.released);
-        if first {
-            self.held += 1;
-            self.idle_leaves.remove(&(released, id));
+    /// Holds those of `hashes` that are known, after those that the holding has.
+    fn hold_known(&mut self, holding: &mut Holding, hashes: &[u64]) {
+        while let Some((run, alike)) = self.runs.find(hashes.get(holding.named..).unwrap_or_default()) {
+            let run = self.runs.cut(run, alike);
+            self.held += self.runs.hold(run);
+            holding.tail = Some(run);
+            holding.named += alike;
         }
-    }
-
-    fn insert(&mut self, hash: u64, parent: Option<BlockId>) -> BlockId {
-        let node = Node { hash, parent, children: 0, holders: 1, released: 0 };
-        let id = match self.unused.pop() {
-            Some(id) => {
-                *self.node(id) = node;
-                id
-            }
-            None => {
-                self.nodes.push(node);
-                BlockId(u32::try_from(self.nodes.len() - 1).expect("settings allow fewer than 2^32 blocks"))
-            }
-        };
-        if let Some(parent) = parent {
-            self.node(parent).children += 1;
-        }
-        self.by_hash.insert(hash, id);
-        self.held += 1;
-        id
     }
 
     fn evict(&mut self) {
-        let (_, id) = self.idle_leaves.pop_first().expect("blocks that nobody holds end in a leaf");
-        let (hash, parent) = (self.node(id).hash, self.node(id).parent);
-        self.by_hash.remove(&hash);
-        self.unused.push(id);
-        if self.remembers_changes() {
-            self.tell(CacheChange::Removed { blocks: vec![hash] });
-        }
-        if let Some(parent) = parent {
-            let node = self.node(parent);
-            node.children -= 1;
-            if node.children == 0 && node.holders == 0 {
-                let released = node.released;
-                self.idle_leaves.insert((released, parent));
-            }
+        let block = self.runs.pop_oldest().expect("blocks that nobody holds are idle");
+        self.named -= 1;
+        let Some(changes) = &mut self.changes else { return };
+        match changes.last_mut() {
+            Some(CacheChange::Removed { blocks }) => blocks.push(block),
+            _ => changes.push(CacheChange::Removed { blocks: vec![block] }),
         }
     }
 }

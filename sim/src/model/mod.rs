@@ -3,11 +3,14 @@
 //! It opens no socket, reads no clock and draws no random number: the same calls give the same events.
 
 mod blocks;
+#[cfg(test)]
+mod blocks_tests;
 mod cache;
 #[cfg(test)]
 mod cache_tests;
 mod chain;
 mod request;
+mod runs;
 mod settings;
 mod step;
 #[cfg(test)]
