@@ -124,19 +124,7 @@ mod tests {
     }
 
     fn request() -> InferenceRequest {
-        InferenceRequest {
-            id: String::new(),
-            headers: Default::default(),
-            path: String::new(),
-            model: String::new(),
-            target_model: String::new(),
-            fairness_id: String::new(),
-            priority: 0,
-            body: Default::default(),
-            parsed: Parsed::default(),
-            received: tokio::time::Instant::now(),
-            waited: std::time::Duration::ZERO,
-        }
+        epp_plugin_api::testing::request(b"", Parsed::default())
     }
 
     /// Keeps all but the first rows, so many of them.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use epp_plugin_api::{
-    BuildContext, Candidates, Columns, Cycle, EndpointId, EndpointMeta, EndpointName, Headers, InferenceRequest, Load,
+    BuildContext, Candidates, Columns, Cycle, EndpointId, EndpointMeta, EndpointName, InferenceRequest, Load,
     MetricHub, Observed, Parsed, Scorer, Slots, Snapshot, SnapshotRow,
 };
 use epp_plugins::attributes::{InFlight, PrefixMatch};
@@ -42,19 +42,7 @@ fn board() -> Snapshot {
 }
 
 fn request() -> InferenceRequest {
-    InferenceRequest {
-        id: "r".into(),
-        headers: Headers::default(),
-        path: "v1/completions".into(),
-        model: "m".into(),
-        target_model: "m".into(),
-        fairness_id: "default-flow".into(),
-        priority: 0,
-        body: Default::default(),
-        parsed: Parsed::default(),
-        received: Instant::now(),
-        waited: std::time::Duration::ZERO,
-    }
+    epp_plugin_api::testing::request(b"", Parsed::default())
 }
 
 fn scorers(slots: &Slots, metrics: &MetricHub) -> Vec<Arc<dyn Scorer>> {

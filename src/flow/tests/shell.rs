@@ -1,7 +1,6 @@
 //! The shell on paused time: streams wait, leave, are let go and end, side by side.
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use epp_plugin_api::{InferenceRequest, Parsed};
 use proptest::prelude::*;
 use tokio::sync::watch;
@@ -92,19 +91,8 @@ impl Drop for Running {
 }
 
 fn request(priority: i32, flow: &str) -> InferenceRequest {
-    InferenceRequest {
-        id: "r".into(),
-        headers: Default::default(),
-        path: String::new(),
-        model: "m".into(),
-        target_model: "m".into(),
-        fairness_id: flow.into(),
-        priority,
-        body: Bytes::from_static(b"0123456789"),
-        parsed: Parsed::default(),
-        received: Instant::now(),
-        waited: Duration::ZERO,
-    }
+    let request = epp_plugin_api::testing::request(b"0123456789", Parsed::default());
+    InferenceRequest { fairness_id: flow.into(), priority, ..request }
 }
 
 async fn settle() {
