@@ -259,7 +259,13 @@ impl Board {
         let mut inner = self.inner.lock();
         let Inner { members, lines, .. } = &mut *inner;
         if let Some(next) = publisher::next(&self.snapshot.load(), members, now, staleness) {
+            let none_heard = |snapshot: &Snapshot| snapshot.stale().len() == snapshot.rows();
+            let is_first = none_heard(&self.snapshot.load()) && !none_heard(&next);
             self.put(next);
+            if is_first {
+                // Who has just started looks at once, and gauges come every few seconds.
+                self.measure();
+            }
         }
         publisher::tell(&self.snapshot.load(), members, now, staleness, lines);
     }

@@ -149,6 +149,14 @@ async fn a_snapshot_without_news_stays() {
 }
 
 #[tokio::test]
+async fn gauges_are_there_as_soon_as_an_engine_is_heard() {
+    let f = open(&[A, B]).await;
+    f.engines.say("a", waiting(4.0));
+    f.until(|s| s.waiting() == [4.0, 4.0]).await;
+    assert!(f.page().contains("llm_d_epp_average_queue_size{name=\"epp\"} 4.0\n"));
+}
+
+#[tokio::test]
 async fn an_endpoint_that_falls_silent_becomes_stale() {
     let f = open(&[A]).await;
     f.engines.say("a", waiting(4.0));
