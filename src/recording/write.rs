@@ -273,7 +273,7 @@ impl Lines {
 
     /// Makes what stands there from `begin` on the inside of a text of JSON. Few need that.
     fn escape(&mut self, begin: usize) {
-        let is_odd = |byte: u8| (byte < b' ') | (byte >= 0x7f) | (byte == b'"') | (byte == b'\\');
+        let is_odd = |byte: u8| !(b' '..0x7f).contains(&byte) | (byte == b'"') | (byte == b'\\');
         if self.text[begin..].iter().fold(false, |any, byte| any | is_odd(*byte)) {
             let odd = self.text.split_off(begin);
             self.json(&String::from_utf8_lossy(&odd));
@@ -310,4 +310,19 @@ fn says_the_same(a: &Observed, b: &Observed) -> bool {
         == (b.waiting, b.running, b.kv_usage, b.block_tokens, b.blocks)
         && a.adapters == b.adapters
         && a.custom == b.custom
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_as_it_was_whatever_is_in_it() {
+        for text in ["", "bench-1", "a \"b\" \\ c", "\n\u{1}\u{7f}", "größer"] {
+            let mut lines = Lines::default();
+            lines.text(br#"["#, text);
+            lines.text.push(b']');
+            assert_eq!(serde_json::from_slice::<[String; 1]>(&lines.text).unwrap(), [text]);
+        }
+    }
 }
