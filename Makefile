@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench icount soak overload compare results table docs tools build browser
+.PHONY: help demo test check bench icount soak overload compare results table recording docs tools build browser
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -64,6 +64,9 @@ OTHER ?=
 
 table: build $(STAMP) ## What a request costs: this picker, a server of constants, and with OTHER=PATH another picker
 	$(PYTHON) benches/table/table.py target/release/epp $(if $(OTHER),--other $(OTHER))
+
+recording: build $(STAMP) ## What --record costs: CPU time a request with and without it, in turns; takes some minutes
+	$(PYTHON) benches/table/recording.py target/release/epp
 
 docs: tools ## Writes docs/plugins.md, docs/refusals.md and docs/metrics.md, which tests keep current
 	@mkdir -p docs

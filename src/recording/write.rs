@@ -24,8 +24,6 @@ pub struct Lines {
     /// What was told of each scorer, by the places of profiles.
     scores: Vec<Vec<Vec<f64>>>,
     floats: Floats,
-    /// For texts that may need escapes.
-    scratch: Vec<u8>,
 }
 
 impl Lines {
@@ -124,10 +122,11 @@ impl Lines {
             }
         }
         self.text.push(b'"');
-        for (name, number) in [(&br#","block_tokens":"#[..], block_tokens), (br#","blocks":"#, blocks)] {
-            if let Some(number) = number {
-                self.number(name, (*number).into());
-            }
+        if let Some(tokens) = block_tokens {
+            self.number(br#","block_tokens":"#, (*tokens).into());
+        }
+        if let Some(blocks) = blocks {
+            self.number(br#","blocks":"#, (*blocks).into());
         }
         if let Some(adapters) = adapters {
             self.field(br#","adapters":{"running":"#, &adapters.running.iter().collect::<Vec<_>>());
@@ -203,19 +202,12 @@ impl Lines {
         for (i, value) in about.values.iter().enumerate() {
             self.text.extend_from_slice(if i == 0 { br#","values":["# } else { b"," });
             let before = self.text.len();
-            let is_written = if value.is_of_request() {
-                let mut text = std::mem::take(&mut self.scratch);
-                text.clear();
-                let is_written = value.write(seen.columns, &mut self.told[i], &mut text);
-                self.word(std::str::from_utf8(&text).unwrap_or_default());
-                self.scratch = text;
-                is_written
-            } else {
-                self.text.push(b'"');
-                let is_written = value.write(seen.columns, &mut self.told[i], &mut self.text);
-                self.text.push(b'"');
-                is_written
-            };
+            self.text.push(b'"');
+            let is_written = value.write(seen.columns, &mut self.told[i], &mut self.text);
+            if value.is_of_request() {
+                self.escape(before + 1);
+            }
+            self.text.push(b'"');
             if !is_written {
                 self.text.truncate(before);
                 self.text.extend_from_slice(b"null");
@@ -259,7 +251,7 @@ impl Lines {
         self.text.push(b'}');
     }
 
-    fn rows(&mut self, name: &[u8], rows: impl Iterator<Item = EndpointIdx>) {
+    fn rows<const N: usize>(&mut self, name: &[u8; N], rows: impl Iterator<Item = EndpointIdx>) {
         self.text.extend_from_slice(name);
         for (i, idx) in rows.enumerate() {
             if i > 0 {
@@ -270,19 +262,28 @@ impl Lines {
         self.text.push(b']');
     }
 
-    /// A text of JSON, of which few need escapes.
+    /// A text of JSON.
     fn word(&mut self, text: &str) {
-        let is_plain = !text.bytes().fold(false, |odd, byte| odd | (byte < b' ') | (byte == b'"') | (byte == b'\\'));
-        if is_plain {
-            self.text.push(b'"');
-            self.text.extend_from_slice(text.as_bytes());
-            self.text.push(b'"');
-        } else {
-            self.json(text);
+        self.text.push(b'"');
+        let begin = self.text.len();
+        self.text.extend_from_slice(text.as_bytes());
+        self.escape(begin);
+        self.text.push(b'"');
+    }
+
+    /// Makes what stands there from `begin` on the inside of a text of JSON. Few need that.
+    fn escape(&mut self, begin: usize) {
+        let is_odd = |byte: u8| !(b' '..0x7f).contains(&byte) | (byte == b'"') | (byte == b'\\');
+        if self.text[begin..].iter().fold(false, |any, byte| any | is_odd(*byte)) {
+            let odd = self.text.split_off(begin);
+            self.json(&String::from_utf8_lossy(&odd));
+            // Without the quotes.
+            self.text.remove(begin);
+            self.text.pop();
         }
     }
 
-    fn text(&mut self, name: &[u8], text: &str) {
+    fn text<const N: usize>(&mut self, name: &[u8; N], text: &str) {
         self.text.extend_from_slice(name);
         self.word(text);
     }
@@ -296,7 +297,8 @@ impl Lines {
         self.json(value);
     }
 
-    fn number(&mut self, name: &[u8], value: u64) {
+    // The length of a name is known where it is written, so no copy of it is a call.
+    fn number<const N: usize>(&mut self, name: &[u8; N], value: u64) {
         self.text.extend_from_slice(name);
         push_number(value, &mut self.text);
     }
@@ -308,4 +310,19 @@ fn says_the_same(a: &Observed, b: &Observed) -> bool {
         == (b.waiting, b.running, b.kv_usage, b.block_tokens, b.blocks)
         && a.adapters == b.adapters
         && a.custom == b.custom
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_as_it_was_whatever_is_in_it() {
+        for text in ["", "bench-1", "a \"b\" \\ c", "\n\u{1}\u{7f}", "größer"] {
+            let mut lines = Lines::default();
+            lines.text(br#"["#, text);
+            lines.text.push(b']');
+            assert_eq!(serde_json::from_slice::<[String; 1]>(&lines.text).unwrap(), [text]);
+        }
+    }
 }

@@ -121,6 +121,9 @@ impl Pipeline {
         let took = laps.since(scheduling);
         self.stages.observe(Stage::Judge, took);
         self.metrics.scheduled(took);
+        if let Some(draft) = &mut work.draft {
+            draft.judged(view.snapshot);
+        }
         match &judged {
             Ok(outcome) => self.metrics.succeeded(&inputs.request.target_model, outcome.id, &outcome.target),
             Err(_) => self.metrics.failed(&inputs.request.target_model),
@@ -235,9 +238,6 @@ impl Pipeline {
         let cx = Cycle { snapshot, request, load, peer: None, now: *now };
         for producer in self.producers.iter().filter_map(|p| p.producer.as_ref()) {
             producer.refresh(&cx, &mut work.columns);
-        }
-        if let Some(draft) = &mut work.draft {
-            draft.judges(snapshot);
         }
         laps.lap();
         self.run_profiles(&cx, work, with_scores, record, laps)?;

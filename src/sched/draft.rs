@@ -50,9 +50,9 @@ impl Draft {
         (self.snapshot, self.primary, self.n_runs) = (None, None, 0);
     }
 
-    /// A profile is about to be judged on this snapshot.
-    pub fn judges(&mut self, snapshot: &Arc<Snapshot>) {
-        self.snapshot = Some(snapshot.clone());
+    /// Profiles were judged on this snapshot.
+    pub fn judged(&mut self, snapshot: Arc<Snapshot>) {
+        self.snapshot = Some(snapshot);
     }
 
     /// The profile at this place has just run, and its picker began with this seed; `peer` is whom another stage was given

@@ -141,8 +141,8 @@ impl Words {
     }
 }
 
-/// Appends the text of a column, the shorter one of its two forms, and remembers the values in `before`. Nothing, where
-/// nothing has changed.
+/// Appends the text of a column and remembers the values in `before`: the rows that have changed, or, if those are more
+/// than half and it is shorter, the value of all and the rows that have another one. Nothing, where nothing has changed.
 pub fn tell<T: Clone>(
     now: &[T],
     before: &mut Vec<T>,
@@ -150,31 +150,39 @@ pub fn tell<T: Clone>(
     mut write: impl FnMut(&T, &mut Vec<u8>),
     out: &mut Vec<u8>,
 ) {
-    let is_known = before.len() == now.len();
-    let n_changed =
-        if is_known { now.iter().zip(&*before).filter(|(now, then)| !same(now, then)).count() } else { usize::MAX };
-    if n_changed == 0 {
-        return;
+    let (begin, mut n_told) = (out.len(), usize::MAX);
+    if before.len() == now.len() {
+        n_told = 0;
+        for (row, (now, then)) in now.iter().zip(&mut *before).enumerate() {
+            if !same(now, then) {
+                tell_row(row, now, n_told == 0, &mut write, out);
+                then.clone_from(now);
+                n_told += 1;
+            }
+        }
+        if n_told <= now.len() / 2 {
+            return;
+        }
+    } else {
+        before.clear();
+        before.extend_from_slice(now);
     }
-    let all = if n_changed == 1 { None } else { most_of(now, &same) };
-    let all = all.filter(|all| now.iter().filter(|value| !same(value, all)).count() < n_changed);
-    if let Some(all) = all {
+    let Some(all) = most_of(now, &same) else { return };
+    let others = || now.iter().enumerate().filter(|(_, value)| !same(value, all));
+    if others().count() < n_told {
+        out.truncate(begin);
         write(all, out);
+        others().for_each(|(row, value)| tell_row(row, value, false, &mut write, out));
     }
-    let mut is_first = all.is_none();
-    for (row, value) in now.iter().enumerate() {
-        if same(value, all.unwrap_or_else(|| &before[row])) {
-            continue;
-        }
-        if !std::mem::take(&mut is_first) {
-            out.push(b' ');
-        }
-        push_number(row as u64, out);
-        out.push(b'=');
-        write(value, out);
+}
+
+fn tell_row<T>(row: usize, value: &T, is_first: bool, write: &mut impl FnMut(&T, &mut Vec<u8>), out: &mut Vec<u8>) {
+    if !is_first {
+        out.push(b' ');
     }
-    before.clear();
-    before.extend_from_slice(now);
+    push_number(row as u64, out);
+    out.push(b'=');
+    write(value, out);
 }
 
 /// The value that more than half of the rows have, if there is one; otherwise any.
@@ -189,34 +197,13 @@ fn most_of<T>(values: &[T], same: impl Fn(&T, &T) -> bool) -> Option<&T> {
     Some(most)
 }
 
-/// The digits of 0 to 99.
-static PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
-        number += 1;
-    }
-    pairs
-};
-
 /// Appends a number in digits.
 pub fn push_number(number: u64, out: &mut Vec<u8>) {
     if number < 10 {
         out.push(b'0' + number as u8);
         return;
     }
-    let (mut digits, mut at, mut left) = ([0; 20], 20, number);
-    while left >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(left % 100) as usize]);
-        left /= 100;
-    }
-    if left > 0 {
-        at -= 1;
-        digits[at] = b'0' + left as u8;
-    }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends whole numbers as one word, with slashes between them.
@@ -297,9 +284,17 @@ mod tests {
 
     #[test]
     fn the_shorter_form_is_told_and_read_as_it_was() {
-        let lists: [&[u64]; 7] =
-            [&[7, 7, 7], &[7, 7, 7], &[7, 8, 7], &[7, 8, 9], &[9, 9, 9], &[1, 2, 3, 4], &[1, 12345, 3, 10]];
-        assert_eq!(told(&lists), ["7", "", "1=8", "2=9", "9", "3 0=1 1=2 3=4", "1=12345 3=10"]);
+        let lists: [&[u64]; 8] = [
+            &[7, 7, 7],
+            &[7, 7, 7],
+            &[7, 8, 7],
+            &[7, 8, 9],
+            &[9, 9, 9],
+            &[1, 2, 3, 4],
+            &[1, 12345, 3, 10],
+            &[1, 5, 6, 7],
+        ];
+        assert_eq!(told(&lists), ["7", "", "1=8", "2=9", "9", "3 0=1 1=2 3=4", "1=12345 3=10", "1=5 2=6 3=7"]);
     }
 
     #[test]
