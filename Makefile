@@ -65,7 +65,7 @@ OTHER ?=
 table: build $(STAMP) ## What a request costs: this picker, a server of constants, and with OTHER=PATH another picker
 	$(PYTHON) benches/table/table.py target/release/epp $(if $(OTHER),--other $(OTHER))
 
-recording: build $(STAMP) ## What --record costs: CPU time a request with and without it, in turns; takes some minutes
+recording: build $(STAMP) ## What --record costs: CPU time a request with and without it, in turns; takes five minutes
 	$(PYTHON) benches/table/recording.py target/release/epp
 
 docs: tools ## Writes docs/plugins.md, docs/refusals.md and docs/metrics.md, which tests keep current
