@@ -85,7 +85,17 @@ fn every_request_ends_once_whatever_happens_to_engines() {
     let (changes, engine) = (changes(TROUBLE), crowded());
     for prefill in [0, 2] {
         let stage = Stage { changes: &changes, prefill, ..stage(&traffic, &engine, 4) };
-        for name in ["default", "precise", "split", "go-burst", "random", "round-robin", "consistent-hash", "oracle"] {
+        for name in [
+            "default",
+            "precise",
+            "split",
+            "go-burst",
+            "random",
+            "round-robin",
+            "consistent-hash",
+            "oracle",
+            "foresight",
+        ] {
             let report = conserved(name, &stage);
             assert!(report.completed > report.requests * 3 / 4, "{name}: {:?}", report.failures);
             let text = |report: &ArmReport| serde_json::to_string(report).unwrap();

@@ -97,6 +97,20 @@ fn every_arm_ends_every_request_and_none_reuses_much_more_than_the_oracle() {
     }
 }
 
+#[test]
+fn who_knows_what_is_to_come_reuses_more_where_caches_are_small() {
+    // Conversations that pause, and prompts in between that nobody wants again.
+    let traffic = traced(
+        r#"{"seed": 3, "requests": 1000, "clients": [
+        {"rate": 0.1, "input": {"fixed": 2000}, "output": {"fixed": 20}, "turns": {"fixed": 5}, "thinkSeconds": {"fixed": 10}},
+        {"rate": 0.5, "input": {"fixed": 4000}, "output": {"fixed": 20}}]}"#,
+    );
+    let engine = Calibration { blocks: 1500, ..Calibration::default() };
+    let stage = stage(&traffic, &engine, 2);
+    let [oracle, foresight] = ["oracle", "foresight"].map(|arm| played(arm, &stage).reused_tokens);
+    assert!(foresight as f64 > 1.1 * oracle as f64, "{foresight}, without foresight {oracle}");
+}
+
 fn whole(traffic: &Traffic, arms: &[&str]) -> String {
     let stage = stage(traffic, &Calibration::default(), 4);
     arms.iter().map(|arm| serde_json::to_string(&played(arm, &stage)).unwrap()).collect()
