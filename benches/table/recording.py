@@ -1,8 +1,8 @@
 """Measures what `--record` costs a picker: CPU time a request of two that differ in nothing else, in turns; prints it.
 
-Usage: recording.py PATH-TO-EPP [--starts N] [--rounds N] [--requests N] [--control]
+Usage: recording.py PATH-TO-EPP [--starts N] [--rounds N] [--requests N] [--trace FILE] [--control]
 
-Prompts have 300 token ids and the body goes one way, so that a request costs little beside its recording. Rounds are short,
+Unless a trace is given, prompts have 300 token ids, so that a request costs little beside its recording. Rounds are short,
 so that what else the machine does falls on both. Of two processes alike one is up to 1 us slower for as long as it lives, so
 both are started anew many times, and each goes first half of the time; what counts is the mean over the starts. With
 --control neither records: what is told then is chance.
@@ -43,7 +43,7 @@ def rounds(stand, trace, args, is_first):
     try:
         first, second = (recording, plain) if is_first else (plain, recording)
         argv = [stand.binary, "bench", "--target", f"127.0.0.1:{first[0]}", "--pid", first[1].child.pid, "--versus", f"127.0.0.1:{second[0]}", "--versus-pid", second[1].child.pid,
-                "--trace", trace, "--concurrency", 8, "--warm-up", args.requests // 10, "--rounds", args.rounds, "--json", stand.dir / "out.json"]
+                "--trace", trace, "--requests", args.requests, "--concurrency", 8, "--warm-up", args.requests // 10, "--rounds", args.rounds, "--json", stand.dir / "out.json"]
         ran = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
         print(ran.stdout, ran.stderr, file=sys.stderr)
         if ran.returncode:
@@ -68,12 +68,14 @@ def main():
     parser.add_argument("--starts", type=int, default=16, help="how often both pickers are started anew")
     parser.add_argument("--rounds", type=int, default=5, help="how many rounds each start has")
     parser.add_argument("--requests", type=int, default=8000, help="how many requests a round has")
+    parser.add_argument("--trace", type=pathlib.Path, help="traffic in the place of such prompts; each round has its first requests")
     parser.add_argument("--control", action="store_true", help="neither records")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as tmp:
         tmp = pathlib.Path(tmp)
-        trace = tmp / "trace.json"
-        trace.write_text(json.dumps({"seed": 1, "requests": args.requests, "clients": [{"rate": 1000, "sharedTokens": 100, "input": {"fixed": 200}, "output": {"fixed": 10}}]}))
+        trace = args.trace or tmp / "trace.json"
+        if not args.trace:
+            trace.write_text(json.dumps({"seed": 1, "requests": args.requests, "clients": [{"rate": 1000, "sharedTokens": 100, "input": {"fixed": 200}, "output": {"fixed": 10}}]}))
         with Stand(args.epp.resolve(), tmp, engines=8, config=CONFIG) as stand:
             stand.epp.stop()
             starts = [rounds(stand, trace, args, i % 2 == 0) for i in range(args.starts)]
