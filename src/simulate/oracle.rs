@@ -51,7 +51,7 @@ const NEW_PROMPT: f64 = 0.3;
 /// What is known of one request before it comes.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
-    /// About when it comes, in seconds.
+    /// About when it comes, in seconds; 0, where nobody looked.
     at: f64,
     output_tokens: f64,
     /// Where its parts are; none, where nobody looked.
@@ -111,10 +111,9 @@ impl Oracle {
     /// Knows of what is to come only how long the answers will be.
     pub fn of_now(stage: &Stage<'_>) -> Self {
         let jobs = &stage.traffic.jobs;
-        let times = about_when(stage).into_iter().zip(jobs);
-        let ahead = |(at, job): (f64, &Job)| Ahead { at, output_tokens: job.output_tokens.into(), parts: (0, 0) };
+        let ahead = |job: &Job| Ahead { at: 0.0, output_tokens: job.output_tokens.into(), parts: (0, 0) };
         Self {
-            ahead: times.map(ahead).collect(),
+            ahead: jobs.iter().map(ahead).collect(),
             parts: Vec::new(),
             came: vec![false; jobs.len()],
             caches: vec![Cache::default(); stage.engines.len()],
@@ -125,6 +124,9 @@ impl Oracle {
     /// Looks at all of the traffic.
     pub fn of_all_time(stage: &Stage<'_>) -> Self {
         let mut oracle = Self::of_now(stage);
+        for (ahead, at) in oracle.ahead.iter_mut().zip(about_when(stage)) {
+            ahead.at = at;
+        }
         oracle.look_ahead(stage);
         oracle
     }
